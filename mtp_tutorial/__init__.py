@@ -1,0 +1,65 @@
+"""Learn, measure and debug speculative decoding and multi-token prediction (MTP).
+
+The public names live here. Nothing heavy is imported until a name is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+#: public name → the module that defines it
+_HOMES = {
+    "Sampling": "records",
+    "Draft": "records",
+    "Verdict": "records",
+    "Round": "records",
+    "Generation": "records",
+    "Controller": "records",
+    "probabilities": "sampling",
+    "inverse_cdf": "sampling",
+    "exponential_race": "sampling",
+    "gumbel_max": "sampling",
+    "Rule": "verify",
+    "RULES": "verify",
+    "verify": "verify",
+    "Target": "models",
+    "load": "models",
+    "load_drafter": "drafters",
+    "generate": "decode",
+    "stream": "decode",
+    "Hooks": "decode",
+    "SlotCache": "cache",
+    "PrefixCache": "cache",
+}
+_ROOMS = ("checks", "drafters", "lab", "show")
+
+__all__ = ["__version__", *_HOMES, *_ROOMS]  # noqa: PLE0604
+
+
+def __getattr__(name: str):
+    if name in _HOMES:
+        value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    elif name in _ROOMS:
+        value = importlib.import_module(f"{__name__}.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+if TYPE_CHECKING:
+    from . import checks, drafters, lab, show
+    from .cache import PrefixCache, SlotCache
+    from .decode import Hooks, generate, stream
+    from .drafters import load_drafter
+    from .models import Target, load
+    from .records import Controller, Draft, Generation, Round, Sampling, Verdict
+    from .sampling import exponential_race, gumbel_max, inverse_cdf, probabilities
+    from .verify import RULES, Rule, verify

@@ -1,0 +1,17 @@
+"""Measuring and breaking: the instruments that decide whether speculation changed the outputs.
+
+Nothing in the engine imports this room.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+_MODULES = ("exact",)
+__all__ = list(_MODULES)
+
+
+def __getattr__(name: str):
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
