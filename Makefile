@@ -44,7 +44,7 @@ $(STAMPS)/torch-spec: FORCE | $(STAMPS)/venv
 	@test -f $@ || : > $@
 	@if [ -n "$(TORCH_SPEC)" ] && [ "$$(cat $@)" != "$(TORCH_SPEC)" ]; then \
 	  echo "$(PY) -m pip install $(TORCH_SPEC)"; \
-	  $(PY) -m pip install $(TORCH_SPEC) && echo "$(TORCH_SPEC)" > $@; fi
+	  echo "$(TORCH_SPEC)" | xargs $(PY) -m pip install && echo "$(TORCH_SPEC)" > $@; fi
 
 $(STAMPS)/lab: pyproject.toml $(STAMPS)/torch-spec
 	$(PY) -m pip install --editable .
