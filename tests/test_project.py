@@ -138,7 +138,9 @@ def test_no_lock_file_is_stored():
 
 
 def test_no_path_or_package_index_of_one_machine_is_stored():
-    private = re.compile(r"(?<![\w.])/(home|root|Users|mnt|media|opt|tmp|work(space)?)/\w|--(extra-)?index-url|--find-links")
+    private = re.compile(
+        r"(?<![\w.])/(home|root|Users|mnt|media|opt|tmp|work(space)?)/\w|--(extra-)?index-url|--find-links"
+    )
     found = []
     for name in tracked():
         if Path(name).suffix in {".py", ".md", ".toml", ".yml", ".yaml", ".cff", ".cfg", ".ipynb", ""}:
