@@ -104,7 +104,7 @@ check-notebooks: $(STAMPS)/dev  ## the notebooks' hygiene, nothing is run
 
 clean:  ## remove caches and build leftovers, keep the environment
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .coverage htmlcov
-	find mtp_tutorial tests tools notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -type d -prune -exec rm -rf {} +
+	-find mtp_tutorial tests tools notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -type d -prune -exec rm -rf {} + 2>/dev/null
 
 clean-venv:  ## forget the set-up, so that the next command installs again
 	rm -rf $(STAMPS)
