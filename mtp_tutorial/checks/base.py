@@ -1,0 +1,218 @@
+"""How an exercise is checked: the reader's function against a right one, on a few small cases.
+
+Takes: the reader's function.  Returns: a ``Result``, and prints its one line.
+Must not know: notebooks, pictures.
+
+A wrong answer is met with a reason. Each exercise carries the mistakes people make, as functions: when the reader's
+answers are those of a known mistake, its explanation is shown; otherwise the first case that differs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+NOT_ATTEMPTED, PASSED, FAILED = "not attempted", "passed", "failed"
+_SIGNS = {NOT_ATTEMPTED: "○", PASSED: "✓", FAILED: "✗"}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a check found. ``status`` is "passed", "failed" or "not attempted"."""
+
+    exercise: str
+    status: str
+    message: str
+
+    @property
+    def passed(self) -> bool:
+        return self.status == PASSED
+
+    def __str__(self) -> str:
+        return f"{_SIGNS[self.status]} {self.exercise}: {self.status}. {self.message}".rstrip()
+
+    def __repr__(self) -> str:
+        return f"<{self.exercise}: {self.status}>"
+
+    def _ipython_display_(self) -> None:
+        """Nothing: the line was printed already, and a notebook need not show it twice."""
+
+
+def report(exercise: str, status: str, message: str = "") -> Result:
+    """Print the line and hand back the result."""
+    result = Result(exercise, status, message)
+    print(result)
+    return result
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A known wrong answer: a function that makes it, and what to tell the reader."""
+
+    name: str
+    function: Callable[..., Any]
+    message: str
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """One exercise.
+
+    solution: a right function.
+    cases: argument tuples; a case on which a function raises counts as an answer, too.
+    read: turns an answer into plain Python and raises TypeError or ValueError, saying what was wanted, when it can't.
+    praise: said when it passes.
+    """
+
+    name: str
+    solution: Callable[..., Any]
+    cases: Sequence[tuple]
+    read: Callable[[Any], Any]
+    mistakes: Sequence[Mistake] = ()
+    praise: str = ""
+    tolerance: float = 1e-6
+    argument_names: Sequence[str] = field(default=())
+
+
+class Broken:
+    """An answer that is none: what was raised, or an unusable value."""
+
+    def __init__(self, words: str, kind: str) -> None:
+        self.words, self.kind = words, kind
+
+
+def answer(exercise: Exercise, function: Callable[..., Any], case: tuple) -> Any:
+    """What a function answers in one case, as plain Python; ``None`` when it answers nothing; ``Broken`` on trouble."""
+    try:
+        value = function(*(_copy(argument) for argument in case))
+    except NotImplementedError:
+        return None
+    except Exception as error:
+        return Broken(f"it raised {type(error).__name__}: {error}", type(error).__name__)
+    if value is None or value is Ellipsis:
+        return None
+    try:
+        return exercise.read(value)
+    except Exception as error:
+        return Broken(f"it returned {show(value)}: {error}", "unreadable")
+
+
+def _copy(argument: Any) -> Any:
+    """A fresh copy, so that a function that changes its arguments in place spoils no other case."""
+    if hasattr(argument, "clone"):
+        return argument.clone()
+    return list(argument) if isinstance(argument, list) else argument
+
+
+def check(exercise: Exercise, function: Callable[..., Any]) -> Result:
+    """Judge a reader's function and print one line."""
+    if function is None or function is Ellipsis:
+        return report(exercise.name, NOT_ATTEMPTED, "Write the function, then run this cell again.")
+    if not callable(function):
+        return report(exercise.name, FAILED, f"Pass the function itself, not {show(function)}.")
+    given = [answer(exercise, function, case) for case in exercise.cases]
+    if all(one is None for one in given):
+        return report(exercise.name, NOT_ATTEMPTED, "It returns nothing yet.")
+    wanted = [answer(exercise, exercise.solution, case) for case in exercise.cases]
+    wrong = [i for i, one in enumerate(given) if not same(one, wanted[i], exercise.tolerance)]
+    if not wrong:
+        return report(exercise.name, PASSED, exercise.praise)
+    first = wrong[0]
+    for mistake in exercise.mistakes:
+        made = [answer(exercise, mistake.function, case) for case in exercise.cases]
+        if all(same(one, other, exercise.tolerance) for one, other in zip(given, made)):
+            return report(exercise.name, FAILED, f"{mistake.message} {_counterexample(exercise, first, given, wanted)}")
+    return report(exercise.name, FAILED, _counterexample(exercise, first, given, wanted))
+
+
+def _counterexample(exercise: Exercise, index: int, given: list, wanted: list) -> str:
+    """In words: the call, what came, what should have come."""
+    case, got = exercise.cases[index], given[index]
+    names = exercise.argument_names or [""] * len(case)
+    arguments = ", ".join(f"{name}={show(value)}" if name else show(value) for name, value in zip(names, case))
+    call = f"{exercise.name}({arguments})"
+    if isinstance(got, Broken):
+        return f"For {call} {got.words}. Wanted: {show(wanted[index])}."
+    if got is None:
+        return f"For {call} it returned nothing. Wanted: {show(wanted[index])}."
+    return f"For {call} it gave {show(got)}. Wanted: {show(wanted[index])}."
+
+
+def same(left: Any, right: Any, tolerance: float) -> bool:
+    """Equal up to ``tolerance``, through lists; NaN equals NaN; two failures are equal when their kind is."""
+    if isinstance(left, Broken) or isinstance(right, Broken):
+        return isinstance(left, Broken) and isinstance(right, Broken) and left.kind == right.kind
+    if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
+        return len(left) == len(right) and all(same(a, b, tolerance) for a, b in zip(left, right))
+    if isinstance(left, (list, tuple)) or isinstance(right, (list, tuple)) or left is None or right is None:
+        return left is right
+    if math.isnan(left) or math.isnan(right):
+        return math.isnan(left) and math.isnan(right)
+    return left == right or abs(left - right) <= tolerance
+
+
+def show(value: Any) -> str:
+    """A value in few, stable characters: four decimals, no tensor wrappers, cut when long."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    text = _text(value)
+    return text if len(text) <= 160 else text[:157] + "…"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return str(value)
+    if isinstance(value, float):
+        return f"{value:.4f}".rstrip("0").rstrip(".") if math.isfinite(value) else str(value)
+    if isinstance(value, (list, tuple)):
+        inner = ", ".join(_text(v) for v in value)
+        return f"({inner})" if isinstance(value, tuple) else f"[{inner}]"
+    if isinstance(value, (int, str)):
+        return repr(value)
+    return f"a {type(value).__name__}"
+
+
+# -- Readers: from what a reader's function returned to plain Python --------------------------------------------------
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def read_number(value: Any) -> float:
+    """One real number."""
+    value = _plain(value)
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError("return one number")
+    return float(value)
+
+
+def read_int(value: Any) -> int:
+    """One whole number."""
+    number = read_number(value)
+    if not math.isfinite(number) or number != int(number):
+        raise TypeError("return one whole number")
+    return int(number)
+
+
+def read_row(value: Any) -> list[float]:
+    """One row of numbers."""
+    value = _plain(value)
+    if not isinstance(value, (list, tuple)) or not value:
+        raise TypeError("return a row of numbers, one for each token")
+    return [read_number(_plain(v)) for v in value]
+
+
+def read_flags(value: Any) -> list[int]:
+    """One row of booleans."""
+    value = _plain(value)
+    if not isinstance(value, (list, tuple)) or not value:
+        raise TypeError("return a row of True and False")
+    row = [_plain(v) for v in value]
+    if any(not isinstance(v, (bool, int)) or v not in (0, 1) for v in row):
+        raise TypeError("return True or False for each token")
+    return [int(v) for v in row]

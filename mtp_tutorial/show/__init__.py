@@ -1,0 +1,50 @@
+"""Pictures, panels and coloured text: the only room that knows matplotlib and ipywidgets.
+
+Takes: numbers and the records of a generation.  Returns: things a notebook or a terminal shows.
+Must not know: how models, drafters and verify rules work.
+
+Names are loaded on first use, so that the command line gets coloured text without matplotlib.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_WHERE = {
+    "LOOKS": "colors",
+    "look": "colors",
+    "Picture": "picture",
+    "figure": "picture",
+    "Panel": "panel",
+    "slider": "panel",
+    "choice": "panel",
+    "switch": "panel",
+    "TokenView": "tokens",
+    "show_tokens": "tokens",
+    "show_pieces": "tokens",
+    "rich_tokens": "tokens",
+    "rich_piece": "tokens",
+    "rich_legend": "tokens",
+    "draw_segment": "plots_sampling",
+    "draw_filters": "plots_sampling",
+    "draw_histogram": "plots_sampling",
+    "draw_samplers": "plots_sampling",
+    "sampler_draws": "plots_sampling",
+    "chi_square": "plots_sampling",
+    "segment_panel": "panels",
+    "filter_panel": "panels",
+    "sampler_panel": "panels",
+}
+
+__all__ = sorted(_WHERE)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_WHERE[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,160 @@
+"""Panels and still pictures: same bytes each time, numbers beside the picture, errors shown and survived."""
+
+import base64
+import subprocess
+import sys
+
+import pytest
+from matplotlib.figure import Figure
+
+from mtp_tutorial.show.panel import Panel, choice, slider, switch
+from mtp_tutorial.show.picture import describe, figure, name_of, render
+
+
+def draw_line(fig, a=1, power=2, grid=False):
+    if a < 0:
+        raise ValueError("a must not be negative")
+    axes = fig.subplots()
+    rows = [{"x": x, "y": a * x**power} for x in range(5)]
+    axes.plot([r["x"] for r in rows], [r["y"] for r in rows])
+    axes.grid(grid)
+    axes.set_title(f"a = {a}")
+    return rows
+
+
+@pytest.fixture
+def panel():
+    controls = {"a": slider("a", -3, 9, 1), "power": choice("power", {"one": 1, "two": 2}, 2), "grid": switch("grid")}
+    return Panel(draw_line, controls, "a line", width=400, height=300)
+
+
+def test_png_bytes_are_the_same_each_time_and_in_another_process():
+    first, again = render(draw_line, {"a": 2}), render(draw_line, {"a": 2})
+    assert first.png == again.png and first.png.startswith(b"\x89PNG")
+    code = (
+        "import hashlib, matplotlib; matplotlib.rcParams['font.size'] = 30\n"
+        "from mtp_tutorial.show.picture import figure; from mtp_tutorial.show.plots_sampling import draw_segment\n"
+        "print(hashlib.sha256(figure(draw_segment).png).hexdigest())"
+    )
+    runs = {
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout for _ in "ab"
+    }
+    assert len(runs) == 1
+
+
+def test_rendering_leaves_the_readers_own_settings_alone():
+    import matplotlib
+
+    with matplotlib.rc_context({"font.size": 30}):
+        render(draw_line, {})
+        assert matplotlib.rcParams["font.size"] == 30
+
+
+def test_a_still_picture_shows_itself_once_with_its_numbers():
+    picture = figure(draw_line, a=3, width=400, height=300)
+    data, metadata = picture._repr_mimebundle_()
+    assert set(data) == {"text/plain", "image/png"}
+    assert data["text/plain"] == "<Picture line>"
+    assert base64.b64decode(data["image/png"]) == picture.png
+    assert metadata["image/png"] == {"width": 400, "height": 300, "alt": "a = 3."}
+    assert picture.data[2] == {"x": 2, "y": 12}
+
+
+def test_a_panel_is_widget_picture_and_text_at_once(panel):
+    data, metadata = panel._repr_mimebundle_()
+    assert set(data) == {"text/plain", "image/png", "application/vnd.jupyter.widget-view+json"}
+    assert data["text/plain"] == "<Panel a line: a=1, power=2, grid=False>" == repr(panel)
+    assert base64.b64decode(data["image/png"]) == panel.png == bytes(panel.image.value)
+    assert metadata["image/png"]["alt"] == panel.alt == panel.image.tooltip == "a = 1."
+    assert panel.image.layout.height == "300px" and panel.image.layout.width == "400px"
+
+
+def test_moving_a_control_draws_anew(panel):
+    before = panel.png
+    panel.children[0].value = 4
+    assert panel.values == {"a": 4, "power": 2, "grid": False}
+    assert panel.data()[2]["y"] == 16
+    assert panel.png != before and panel.alt == "a = 4."
+    panel.set(a=1)
+    assert panel.png == before
+
+
+def test_several_changes_draw_once(panel, monkeypatch):
+    calls = []
+    monkeypatch.setattr(panel, "_draw", lambda fig, **values: calls.append(values))
+    panel.set(a=5, power=1, grid=True)
+    assert calls == [{"a": 5, "power": 1, "grid": True}]
+    panel.set(a=5)
+    assert len(calls) == 1, "nothing changed, nothing to draw"
+
+
+def test_an_error_is_shown_below_and_the_picture_stays(panel):
+    before = panel.png
+    panel.set(a=-1)
+    assert panel.png == before == bytes(panel.image.value)
+    (said,) = panel.errors.outputs
+    assert said["name"] == "stderr"
+    assert said["text"].startswith("ValueError: a must not be negative") and "Traceback" not in said["text"]
+    panel.set(a=1)
+    assert panel.errors.outputs == ()
+
+
+def test_set_refuses_what_no_control_can_hold(panel):
+    with pytest.raises(ValueError, match="this panel has: a, power, grid"):
+        panel.set(b=1)
+    with pytest.raises(ValueError, match="from -3 to 9"):
+        panel.set(grid=True, a=99)
+    with pytest.raises(ValueError, match="power"):
+        panel.set(a=2, power=7)
+    assert panel.values == {"a": 1, "power": 2, "grid": False}, "a refused set moves nothing"
+
+
+def test_a_panel_that_cannot_draw_its_first_state_says_so_at_once():
+    with pytest.raises(ValueError, match="negative"):
+        Panel(draw_line, {"a": slider("a", -3, 9, -1)})
+
+
+def test_sliders_wait_for_the_release_of_the_key_and_know_whole_numbers():
+    assert type(slider("k", 0, 4, 2)).__name__ == "IntSlider"
+    assert type(slider("T", 0.0, 2.0, 1.0)).__name__ == "FloatSlider"
+    assert slider("k", 0, 4, 2).continuous_update is False
+    assert choice("rule", ["a", "b"]).value == "a"
+
+
+def test_a_long_repr_is_cut():
+    panel = Panel(lambda fig, text: [], {"text": choice("text", ["x" * 200])}, "words", width=200, height=100)
+    assert len(repr(panel)) <= 110 and repr(panel).endswith("…>")
+
+
+def test_words_for_those_who_cannot_see():
+    fig = Figure()
+    fig.suptitle("Above.")
+    left, right = fig.subplots(1, 2)
+    left.set_title("left\none", loc="left")
+    right.set_title("right")
+    assert describe(fig) == "Above. left one. right."
+    assert describe(Figure()) == ""
+
+
+def test_names():
+    from functools import partial
+
+    assert name_of(draw_line) == name_of(partial(draw_line, a=2)) == "line"
+
+
+def test_importing_show_is_light():
+    code = (
+        "import sys; from mtp_tutorial.show import rich_tokens, show_tokens; "
+        "print([m for m in ('torch', 'matplotlib', 'ipywidgets') if m in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_every_public_name_resolves():
+    from mtp_tutorial import show
+
+    for name in show.__all__:
+        assert getattr(show, name) is not None
+    assert set(show.__all__) <= set(dir(show))
+    with pytest.raises(AttributeError, match="nonsense"):
+        show.nonsense  # noqa: B018
