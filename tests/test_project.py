@@ -102,6 +102,22 @@ def test_readme_mentions(words):
     assert words in README
 
 
+EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.S)
+
+
+@pytest.mark.smollm2
+def test_readme_example_runs(capsys):
+    exec(EXAMPLES[0], {})
+    assert "target calls for" in capsys.readouterr().out
+
+
+def test_readme_example_of_a_rule_runs():
+    names = {"mt": mtp_tutorial}
+    exec(EXAMPLES[1], names)
+    law = mtp_tutorial.lab.exact.output_law("rejection", names["draft"], names["target_probs"])
+    assert sum(law.values()) == pytest.approx(1, abs=1e-12)
+
+
 def test_readme_make_targets_exist():
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
     guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
