@@ -1,0 +1,34 @@
+"""Drafters: who guesses.
+
+Takes: a target.  Returns: something that proposes draft tokens and is told what became of them.
+Must not know: verify rules, the loop.
+"""
+
+from __future__ import annotations
+
+from ..models import Target
+from .base import Drafter
+from .draft_model import DraftModelDrafter
+from .ngram import NgramDrafter
+from .oracle import OracleDrafter
+
+__all__ = ["DRAFTERS", "DraftModelDrafter", "Drafter", "NgramDrafter", "OracleDrafter", "load_drafter"]
+
+#: name → class
+DRAFTERS = {"ngram": NgramDrafter, "draft": DraftModelDrafter, "oracle": OracleDrafter}
+
+
+def load_drafter(name: str, target: Target, **options) -> Drafter:
+    """A drafter for ``target`` by name.
+
+    ``"ngram"`` (max_ngram=3, min_ngram=1), ``"draft"`` (model=, temperature=0), ``"oracle"`` (continuation=None,
+    accuracy=1). Raises ValueError for an unknown name or option, or a vocabulary that is not the target's.
+    """
+    if name not in DRAFTERS:
+        raise ValueError(f"unknown drafter {name!r}; known: {', '.join(DRAFTERS)}")
+    if not isinstance(target, Target):
+        raise ValueError(f"a drafter is made for a target: pass what mt.load returned, not {type(target).__name__}")
+    try:
+        return DRAFTERS[name](target, **options)
+    except TypeError as error:
+        raise ValueError(f"drafter {name!r}: {error}; see help(mt.load_drafter) for its options") from error

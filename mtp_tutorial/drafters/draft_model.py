@@ -1,0 +1,101 @@
+"""Draft-model drafter: a second, smaller causal model with the target's vocabulary runs ahead.
+
+Takes: the tokens so far.  Returns: k tokens, each from one forward call of the draft model.
+Must not know: verify rules; the target only by its vocabulary.
+
+Ref: Leviathan et al., arXiv 2211.17192; Chen et al., arXiv 2302.01318.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from ..models import Target, check_same_vocabulary, load, wrap
+from ..records import Draft, Sampling, Verdict
+from ..sampling import inverse_cdf, probabilities_unchecked
+
+
+class DraftModelDrafter:
+    """Drafts greedily by default, whatever the request's temperature (as vLLM does).
+
+    model: a Target, a transformers model, a Hugging Face id or a folder; the target itself makes a self-draft.
+    temperature: 0 drafts greedily (``Draft.probs`` is None); above 0 the tokens are drawn at that temperature, with the
+        request's top-k, top-p, min-p and penalties, and the distributions are recorded; "same" takes the request's own.
+    """
+
+    needs_hidden: tuple[int, ...] = ()
+
+    def __init__(self, target: Target, model: object = None, temperature: float | str = 0.0) -> None:
+        if model is None:
+            raise ValueError("the draft-model drafter needs model=: a Target, a transformers model, an id or a folder")
+        if isinstance(model, torch.nn.Module):
+            model = wrap(model, name="draft model")
+        self.model = model if isinstance(model, Target) else load(model, device=target.device)
+        check_same_vocabulary(target, self.model)
+        self.vocab_size = self.model.vocab_size
+        if temperature != "same":
+            Sampling(temperature=temperature)  # checks it
+        self.temperature = temperature
+
+    def start(self, target: Target, prompts: Sequence[Sequence[int]], hidden: tuple[Tensor, ...]) -> None:
+        self.texts = [list(prompt) for prompt in prompts]
+        self.prompt_lengths = [len(prompt) for prompt in prompts]
+        self.cache = self.model.new_cache(len(prompts), max(self.prompt_lengths) + 128)
+        self._read([list(prompt) for prompt in prompts])
+
+    def _read(self, rows: list[list[int]]) -> Tensor:
+        """Feed each sequence its tokens (at least one somewhere); return the logits after the last, (B, 1, V)."""
+        width = max(map(len, rows))
+        ids = torch.tensor([row + [0] * (width - len(row)) for row in rows], device=self.model.device)
+        return self.model.forward(ids, [len(row) for row in rows], self.cache, last_only=True)[0]
+
+    def propose(self, k: Tensor, sampling: Sampling, uniforms: Tensor) -> Draft:
+        wanted = k.tolist()
+        longest = max(wanted, default=0)
+        temperature = sampling.temperature if self.temperature == "same" else self.temperature
+        own = replace(sampling, temperature=float(temperature))
+        if longest == 0:
+            return Draft.trusted(torch.zeros(len(wanted), 0, dtype=torch.int64, device=self.model.device))
+        # What the cache lacks: the last token, and after an all-accepted round the last draft token before it.
+        logits = self._read([text[length:] for text, length in zip(self.texts, self.cache.lengths, strict=True)])
+        tokens, rows = [], []
+        for step in range(longest):
+            history = self._history(tokens) if own.has_penalties else None
+            lengths = torch.tensor(self.prompt_lengths, device=self.model.device)
+            probs = probabilities_unchecked(logits, own, history, lengths)[:, 0]
+            tokens.append(probs.argmax(-1) if own.temperature == 0 else inverse_cdf(probs, uniforms[:, step]))
+            rows.append(probs)
+            if step + 1 < longest:
+                counts = [int(step + 1 < want) for want in wanted]
+                logits = self.model.forward(tokens[-1][:, None], counts, self.cache, last_only=True)[0]
+        drafted = torch.stack(tokens, 1)
+        place = torch.arange(longest, device=drafted.device)
+        drafted = drafted.masked_fill(place >= k.to(drafted.device)[:, None], -1)
+        return Draft.trusted(drafted, None if own.temperature == 0 else torch.stack(rows, 1))
+
+    def _history(self, tokens: list[Tensor]) -> Tensor:
+        width = max(map(len, self.texts))
+        said = torch.tensor([text + [-1] * (width - len(text)) for text in self.texts], device=self.model.device)
+        return torch.cat([said, *(token[:, None] for token in tokens)], 1)
+
+    def commit(self, verdict: Verdict, hidden: tuple[Tensor, ...]) -> None:
+        accepted = verdict.num_accepted.tolist()
+        # Right in the cache: the old text and the accepted draft tokens, as far as they were fed. The last draft
+        # token never was, so after an all-accepted round it is missing, and the next call reads it first.
+        self.cache.roll_back(
+            [
+                min(length, len(text) + n)
+                for length, text, n in zip(self.cache.lengths, self.texts, accepted, strict=True)
+            ]
+        )
+        for text, tokens in zip(self.texts, verdict.tokens.tolist(), strict=True):
+            text.extend(token for token in tokens if token >= 0)
+
+    def keep(self, rows: Sequence[int]) -> None:
+        self.texts = [self.texts[row] for row in rows]
+        self.prompt_lengths = [self.prompt_lengths[row] for row in rows]
+        self.cache.keep(rows)

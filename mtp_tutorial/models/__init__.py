@@ -1,0 +1,116 @@
+"""Targets: the toys, SmolLM2, any Hugging Face id or local folder, on CPU or GPU.
+
+Takes: a name.  Returns: a ``Target``.
+Must not know: drafters, verify rules, the loop.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from . import adapter, smollm2, toys
+from .smollm2 import FetchError, cache_dir
+from .target import Target, check_same_vocabulary
+
+__all__ = ["NAMES", "FetchError", "Target", "cache_dir", "check_same_vocabulary", "load", "wrap"]
+
+#: The names that ``load`` knows by heart.
+NAMES = (*toys.TOYS, "smollm2")
+
+
+def load(
+    name: str, device: str | torch.device | None = None, dtype: torch.dtype | str | None = None, **options
+) -> Target:
+    """A target by name: ``"toy"``, ``"toy-beijing"``, ``"smollm2"``, a Hugging Face id or a local folder.
+
+    device: None picks a CUDA GPU where there is one, else the CPU; toys stay on the CPU.
+    dtype: None picks float64 for toys; for smollm2 bf16 on CUDA and on CPUs with native bf16, else float32; for other
+        models bf16 on CUDA, else float32.
+    options: handed on to transformers' ``from_pretrained`` (``device_map="auto"`` spreads a model over several GPUs).
+    Raises ValueError for an unknown name, device or dtype, or a model whose cache cannot be rolled back by a counter;
+    FetchError (a ValueError) when weights cannot be brought here.
+    """
+    if not isinstance(name, (str, Path)) or not str(name):
+        raise ValueError(f"a model is named by a string, got {name!r}; known names: {', '.join(NAMES)}")
+    where = _device(device, "cpu" if str(name) in toys.TOYS else None)
+    kind = _dtype(dtype)
+    if str(name) in toys.TOYS:
+        return toys.load_toy(str(name), where, kind or torch.float64)
+    if str(name) == "smollm2":
+        source, notes = smollm2.fetch(), (smollm2.NOTE,)
+        kind = kind or (torch.bfloat16 if where.type == "cuda" or native_bf16() else torch.float32)
+    else:
+        source, notes = name, ()
+        kind = kind or (torch.bfloat16 if where.type == "cuda" else torch.float32)
+    model, tokenizer = _from_pretrained(source, str(name), where, kind, options)
+    return wrap(model, tokenizer, str(name), notes)
+
+
+def wrap(model: torch.nn.Module, tokenizer=None, name: str | None = None, notes: tuple[str, ...] = ()) -> Target:
+    """A target made of a transformers model that is already in memory."""
+    config = adapter.text_config(model)
+    name = name or config.model_type
+    adapter.check_supported(name, model)
+    weights = next(model.parameters())
+    generation = getattr(model, "generation_config", None)
+    ends = getattr(generation, "eos_token_id", None) or getattr(config, "eos_token_id", None) or ()
+    ends = {ends} if isinstance(ends, int) else set(ends)
+    own = getattr(tokenizer, "eos_token_id", None)
+    return Target(
+        name=name,
+        model=model.eval(),
+        tokenizer=tokenizer,
+        device=model.get_input_embeddings().weight.device,
+        dtype=weights.dtype,
+        vocab_size=config.vocab_size,
+        max_length=getattr(config, "max_position_embeddings", None) or 1 << 20,
+        eos_ids=frozenset(ends | ({own} if isinstance(own, int) else set())),
+        num_layers=config.num_hidden_layers,
+        notes=notes,
+    )
+
+
+def native_bf16() -> bool:
+    """True when this CPU multiplies bf16 numbers in hardware (AVX512-BF16 or AMX), so that bf16 is not slower."""
+    capabilities = getattr(torch.cpu, "get_capabilities", dict)()
+    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
+
+
+def _device(device: str | torch.device | None, default: str | None) -> torch.device:
+    if device is None:
+        return torch.device(default or ("cuda" if torch.cuda.is_available() else "cpu"))
+    try:
+        chosen = torch.device(device)
+    except RuntimeError as error:
+        raise ValueError(f"unknown device {device!r}: use 'cpu', 'cuda' or 'cuda:0'") from error
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(
+            f"device {device!r} was asked for, but torch sees no CUDA GPU: use device='cpu', or install a CUDA "
+            "build of torch"
+        )
+    return chosen
+
+
+def _dtype(dtype: torch.dtype | str | None) -> torch.dtype | None:
+    if isinstance(dtype, str):
+        dtype = getattr(torch, dtype, dtype)
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise ValueError(f"unknown dtype {dtype!r}: use 'float32', 'bfloat16', 'float16' or 'float64'")
+    return dtype
+
+
+def _from_pretrained(source: str | Path, name: str, device: torch.device, dtype: torch.dtype, options: dict):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source)
+        model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
+    except OSError as error:
+        raise FetchError(
+            f"unknown model {name!r}, or it cannot be reached: it is none of {', '.join(NAMES)}, not a local folder "
+            f"with a model, and the Hugging Face hub did not give it ({str(error).splitlines()[0][:200]}). Check the "
+            "spelling and the network; a folder saved with save_pretrained works without one"
+        ) from error
+    return (model if "device_map" in options else model.to(device)), tokenizer

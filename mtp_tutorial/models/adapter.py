@@ -1,0 +1,128 @@
+"""The one place that touches transformers' calling conventions, which change between its minor versions.
+
+Takes: a model, ids, a ``SlotCache``.  Returns: logits and hidden states.
+Must not know: anything else of this library.
+
+Two things differ: the cache travels as ``past_key_values=`` up to 5.17 and as ``cache=`` in 5.24; and models with
+several kinds of attention layers want a dict of masks, one for each kind.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ..cache import SlotCache
+
+#: Attention layers whose roll-back is a counter. Recurrent layers (Gated DeltaNet, Mamba) would need snapshots.
+_KNOWN_LAYERS = {"full_attention", "sliding_attention"}
+
+
+def _slot_layer():
+    from transformers.cache_utils import CacheLayerMixin
+
+    class SlotLayer(CacheLayerMixin):
+        """One layer of a SlotCache, in the shape in which transformers hands over keys and values."""
+
+        is_sliding = False
+
+        def __init__(self, slots: SlotCache, index: int) -> None:
+            super().__init__()
+            self.slots, self.index = slots, index
+
+        def lazy_initialization(self, *args) -> None:
+            self.is_initialized = True
+
+        def update(self, key_states: Tensor, value_states: Tensor, *args, **kwargs) -> tuple[Tensor, Tensor]:
+            return self.slots.write(self.index, key_states, value_states)
+
+        def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+            return self.slots.visible, 0
+
+        def get_seq_length(self) -> int:
+            return max(self.slots.lengths)
+
+        def get_max_length(self) -> int:
+            return -1
+
+    return SlotLayer
+
+
+def text_config(model: torch.nn.Module):
+    """The part of a model's config that describes its language model."""
+    return model.config.get_text_config() if hasattr(model.config, "get_text_config") else model.config
+
+
+def check_supported(name: str, model: torch.nn.Module) -> None:
+    """Raise ValueError for a model whose layers a counter cannot roll back."""
+    unknown = set(getattr(text_config(model), "layer_types", None) or ()) - _KNOWN_LAYERS
+    if unknown or getattr(model, "_is_stateful", False):
+        kinds = ", ".join(sorted(unknown)) or "recurrent state"
+        raise ValueError(
+            f"{name} has layers of the kind {kinds}: their state cannot be rolled back by moving a counter, so this "
+            "library cannot decode with it. Use a model with attention layers only"
+        )
+
+
+class Caller:
+    """Calls one model. Made once, so that looking at its signature is not repeated."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.model = model
+        self.is_toy = getattr(model, "is_toy", False)
+        names = inspect.signature(model.forward).parameters
+        self.keyword = "cache" if "cache" in names else "past_key_values"
+        self.keeps_logits = "logits_to_keep" in names
+        config = text_config(model)
+        self.window = getattr(config, "sliding_window", None)
+        self.kinds = set(getattr(config, "layer_types", None) or ())
+        self.additive = getattr(config, "_attn_implementation", "sdpa") == "eager"
+
+    def __call__(
+        self, ids: Tensor, cache: SlotCache, rows: Sequence[int] | None, want_hidden: bool, max_length: int
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """rows: the rows whose logits are wanted, the same for every sequence; None: all."""
+        keep = {}
+        if rows is not None and self.keeps_logits:
+            keep["logits_to_keep"] = torch.tensor(rows, device=ids.device)
+        output = self.model(
+            input_ids=ids,
+            position_ids=cache.positions.clamp_max(max_length - 1),  # padding rows may stick out
+            attention_mask=self._masks(cache),
+            use_cache=True,
+            output_hidden_states=want_hidden,
+            **{self.keyword: cache if self.is_toy else self._wrapped(cache)},
+            **keep,
+        )
+        logits = output.logits
+        if rows is not None and not self.keeps_logits:
+            logits = logits[:, rows]
+        return logits, (output.hidden_states if want_hidden else ())
+
+    def _masks(self, cache: SlotCache) -> Tensor | dict[str, Tensor]:
+        if len(self.kinds) > 1:
+            return {
+                kind: self._mask(cache, self.window if kind == "sliding_attention" else None) for kind in self.kinds
+            }
+        slides = self.kinds == {"sliding_attention"} or (not self.kinds and self.window is not None)
+        return self._mask(cache, self.window if slides else None)
+
+    def _mask(self, cache: SlotCache, window: int | None) -> Tensor:
+        seen = cache.mask(window)
+        if not self.additive:
+            return seen
+        dtype = next(self.model.parameters()).dtype
+        return torch.zeros_like(seen, dtype=dtype).masked_fill(~seen, torch.finfo(dtype).min)
+
+    def _wrapped(self, cache: SlotCache):
+        wrapped = getattr(cache, "_wrapped", None)
+        if wrapped is None:
+            from transformers.cache_utils import Cache
+
+            layer = _slot_layer()
+            wrapped = Cache(layers=[layer(cache, index) for index in range(len(cache.layers))])
+            cache._wrapped = wrapped
+        return wrapped

@@ -1,0 +1,155 @@
+"""A target: a causal language model, its tokenizer, and one forward call over slots.
+
+Takes: token ids and a ``SlotCache``.  Returns: logits of the rows asked for, and hidden states.
+Must not know: drafters, verify rules, the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from ..cache import SlotCache
+from . import adapter
+
+Messages = list[dict[str, str]]
+
+
+@dataclass
+class Target:
+    """A model ready to decode. ``model`` stays as transformers (or the toy) made it.
+
+    vocab_size: the width of the logits.  max_length: the longest sequence the model was made for, in tokens.
+    eos_ids: the ids that end a text.
+    """
+
+    name: str
+    model: torch.nn.Module
+    tokenizer: object
+    device: torch.device
+    dtype: torch.dtype
+    vocab_size: int
+    max_length: int
+    eos_ids: frozenset[int]
+    num_layers: int
+    notes: tuple[str, ...] = ()  # what a reader should know, such as "dequantised from Q4_1"
+    _call: adapter.Caller | None = field(default=None, repr=False)
+
+    @property
+    def is_chat(self) -> bool:
+        """True when the tokenizer knows how to write a conversation."""
+        return getattr(self.tokenizer, "chat_template", None) is not None
+
+    def new_cache(self, batch: int, capacity: int = 256) -> SlotCache:
+        """An empty cache for ``batch`` sequences with room for ``capacity`` tokens each; it grows when needed."""
+        return SlotCache(self.num_layers, batch, self.device, capacity)
+
+    @torch.no_grad()
+    def forward(
+        self,
+        ids: Tensor,
+        counts: Sequence[int],
+        cache: SlotCache,
+        last_only: bool = False,
+        layers: Sequence[int] = (),
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """One model call: read new tokens behind what the cache holds, and move its counters on.
+
+        ids: (B, L) int64; row b holds ``counts[b]`` real tokens, then padding (any valid id).
+        last_only: logits of each sequence's last real token only, (B, 1, V); otherwise (B, L, V).
+        layers: which hidden states to return, each (B, L, hidden): 0 the embedding, i after layer i,
+            -1 after the final norm.
+        """
+        width = ids.shape[1]
+        cache.begin(width)
+        rows: Sequence[int] | None = None
+        if last_only:
+            rows = sorted({max(count, 1) - 1 for count in counts})
+        if self._call is None:
+            self._call = adapter.Caller(self.model)
+        logits, hidden = self._call(ids, cache, rows, bool(layers), self.max_length)
+        cache.advance(counts)
+        if last_only and len(rows) > 1:
+            which = torch.tensor([rows.index(max(count, 1) - 1) for count in counts], device=logits.device)
+            logits = logits[torch.arange(len(ids), device=logits.device), which][:, None]
+        return logits, tuple(hidden[layer] for layer in layers)
+
+    # -- Text -------------------------------------------------------------------------------------------------------
+
+    def encode(self, prompt: str | Messages | Sequence[int], chat: bool = True) -> list[int]:
+        """The ids of a prompt: a string (one user turn on a chat model unless ``chat`` is False), messages, or ids.
+
+        Raises ValueError for an empty prompt, ids outside the vocabulary, or messages on a model without a template.
+        """
+        if isinstance(prompt, str):
+            if not prompt:
+                raise ValueError("the prompt is empty: give at least one character")
+            if chat and self.is_chat:
+                prompt = [{"role": "user", "content": prompt}]
+            else:
+                return self._checked(list(self.tokenizer(prompt)["input_ids"]))
+        prompt = prompt.tolist() if isinstance(prompt, Tensor) else list(prompt)
+        if prompt and isinstance(prompt[0], dict):
+            if not self.is_chat:
+                raise ValueError(f"{self.name} has no chat template: give a string or token ids instead of messages")
+            try:
+                text = self.tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
+            except (KeyError, TypeError, AttributeError) as error:
+                raise ValueError('each message must be a dict such as {"role": "user", "content": "…"}') from error
+            return self._checked(list(self.tokenizer(text, add_special_tokens=False)["input_ids"]))
+        return self._checked(prompt)
+
+    def _checked(self, ids: list[int]) -> list[int]:
+        if not ids:
+            raise ValueError("the prompt is empty: give at least one token")
+        if any(isinstance(i, bool) or not isinstance(i, int) for i in ids):
+            raise ValueError("a prompt of ids must hold whole numbers only")
+        if min(ids) < 0 or max(ids) >= self.vocab_size:
+            bad = min(ids) if min(ids) < 0 else max(ids)
+            raise ValueError(f"the prompt holds the id {bad}; {self.name} knows ids 0 to {self.vocab_size - 1}")
+        if len(ids) >= self.max_length:
+            raise ValueError(
+                f"the prompt has {len(ids)} tokens; {self.name} reads at most {self.max_length} "
+                "and needs room for one more: shorten it"
+            )
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of the ids, special tokens left out."""
+        return self.tokenizer.decode(list(ids), skip_special_tokens=True)
+
+    def pieces(self, ids: Sequence[int]) -> tuple[str, ...]:
+        """The text each token adds, special tokens shown. Joined they give the whole text.
+
+        A token that holds only part of a character adds nothing; the one that completes it adds the character.
+        """
+        ids, found = list(ids), []
+        start = read = 0  # decode a short stretch only: from a token whose text is settled
+        for end in range(1, len(ids) + 1):
+            before = self.tokenizer.decode(ids[start:read])
+            now = self.tokenizer.decode(ids[start:end])
+            if now.endswith("\ufffd") and end < len(ids):
+                found.append("")
+                continue
+            found.append(now[len(before) :])
+            start, read = read, end
+        return tuple(found)
+
+
+def check_same_vocabulary(target: Target, other: Target) -> None:
+    """Raise ValueError unless both number the same tokens alike."""
+    if target.vocab_size != other.vocab_size:
+        raise ValueError(
+            f"{other.name} has a vocabulary of {other.vocab_size} tokens, {target.name} one of {target.vocab_size}: "
+            "a drafter must number the same tokens alike; use a model of the target's own family"
+        )
+    mine, theirs = (getattr(t.tokenizer, "get_vocab", lambda: None)() for t in (target, other))
+    if mine is not None and theirs is not None and mine != theirs:
+        word = next(w for w in mine.keys() | theirs.keys() if mine.get(w) != theirs.get(w))
+        raise ValueError(
+            f"{other.name} and {target.name} number the token {word!r} differently "
+            f"({theirs.get(word)} and {mine.get(word)}): use a model of the target's own family"
+        )
