@@ -105,7 +105,9 @@ def test_bars_between_rounds():
         (["x", BAD, "<eos>"], "x看", [(0, 1, "x"), (1, 2, "看"), (2, 3, "<eos>")]),
         (["Hello", "world", "<eos>"], "Hello world", [(0, 1, "Hello"), (1, 2, " world"), (2, 3, "<eos>")]),
         ([" " + BAD, BAD + "a", "b"], " 看ab", [(0, 2, " 看a"), (2, 3, "b")]),
-        ([BAD, ""], None, [(0, 1, BAD), (1, 2, "")]),
+        ([BAD, ""], None, [(0, 2, BAD)]),
+        (["I ", "", "看", "!"], None, [(0, 1, "I "), (1, 3, "看"), (3, 4, "!")]),  # a start without text of its own
+        (["a", ""], None, [(0, 1, "a"), (1, 2, "")]),
         (["x" + BAD, BAD], None, [(0, 2, "x" + BAD + BAD)]),
         (["a", BAD], "stopped early: other text", [(0, 1, "a"), (1, 2, "stopped early: other text")]),
         ([], "", []),

@@ -32,9 +32,21 @@ _WHERE = {
     "draw_samplers": "plots_sampling",
     "sampler_draws": "plots_sampling",
     "chi_square": "plots_sampling",
+    "draw_mask": "plots_cache",
+    "draw_cache": "plots_cache",
+    "cache_stages": "plots_cache",
+    "draw_round": "plots_rounds",
+    "draw_timeline": "plots_rounds",
+    "draw_accept": "plots_verify",
+    "draw_laws": "plots_laws",
     "segment_panel": "panels",
     "filter_panel": "panels",
     "sampler_panel": "panels",
+    "mask_panel": "panels",
+    "cache_panel": "panels",
+    "round_panel": "panels",
+    "accept_panel": "panels",
+    "law_panel": "panels",
 }
 
 __all__ = sorted(_WHERE)

@@ -6,7 +6,8 @@ Must not know: what a picture shows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .colors import INK
@@ -35,6 +36,36 @@ def names(labels: Sequence[str] | None, count: int) -> list[str]:
     if len(labels) < count:
         raise ValueError(f"{len(labels)} labels for {count} tokens: give one for each token")
     return [str(label) for label in labels[:count]]
+
+
+Labels = Mapping[int, str] | Sequence[str] | Callable[[int], str] | None
+
+
+def namer(labels: Labels, known: Mapping[int, str] | None = None) -> Callable[[int], str]:
+    """A function id → name for pictures.
+
+    labels: ids → words, a list of words by id, or a function; what it does not name is looked up in ``known``.
+    The font of the pictures has no Chinese: such a name is replaced by the id, so give an English gloss there.
+    """
+
+    def name(token: int) -> str:
+        found: str | None
+        if callable(labels):
+            found = labels(token)
+        elif isinstance(labels, Mapping):
+            found = labels.get(token)
+        else:
+            found = labels[token] if labels is not None and 0 <= token < len(labels) else None
+        found = found if found is not None else (known or {}).get(token, "")
+        shown = short(found.strip(" "), 40)
+        return shown if shown and max(map(ord, shown)) < 0x2E80 else f"#{token}"
+
+    return name
+
+
+def headline(fig: Any, text: str) -> None:
+    """The sentence on top of a picture, broken where it would not fit."""
+    fig.suptitle("\n".join(textwrap.wrap(text, 96)), x=0.01, ha="left")
 
 
 def bars(axes: Any, x: Any, height: Any, color: str, hatch: str = "", **kwargs: Any) -> Any:

@@ -6,12 +6,19 @@ Must not know: how anything is drawn.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from .numbers import as_list
-from .panel import Panel, slider
+from .numbers import Labels, as_list, as_probs, names
+from .panel import Panel, choice, slider
+from .plots_cache import cache_stages, draw_cache, draw_mask
+from .plots_laws import draw_laws
+from .plots_rounds import draw_round
 from .plots_sampling import draw_filters, draw_samplers, draw_segment
+from .plots_verify import draw_accept
+
+if TYPE_CHECKING:
+    from ..records import Generation
 
 
 def segment_panel(
@@ -48,3 +55,59 @@ def sampler_panel(probs: Any, labels: Sequence[str] | None = None, n: int = 1000
     """Three samplers against the exact law: controls ``n`` (draws) and ``seed``."""
     controls = {"n": slider("draws", 100, 10_000, int(n), 100), "seed": slider("seed", 0, 20, int(seed))}
     return Panel(draw_samplers, controls, "three samplers, one law", {"probs": as_list(probs), "labels": labels})
+
+
+def mask_panel(length: int = 5, k: int = 4, step: int = 0) -> Panel:
+    """The verify call's mask: controls ``length``, ``k`` and ``step`` (0: the whole call, i: its i-th row)."""
+    controls = {
+        "step": slider("row (0: all)", 0, 9, int(step)),
+        "k": slider("draft tokens k", 0, 8, int(k)),
+        "length": slider("committed slots", 0, 10, int(length)),
+    }
+    return Panel(draw_mask, controls, "the mask of the verify call")
+
+
+def cache_panel(generation: Generation, labels: Labels = None, step: int = 0) -> Panel:
+    """The KV cache moment by moment: control ``step``, from the prefill to the last roll-back."""
+    controls = {"step": slider("moment", 0, max(len(cache_stages(generation)) - 1, 1), int(step))}
+    return Panel(draw_cache, controls, "the KV cache and its counter", {"generation": generation, "labels": labels})
+
+
+def round_panel(generation: Generation, labels: Labels = None, step: int = 1, rule: str = "rejection") -> Panel:
+    """The rounds of a generation one by one: control ``step`` (0 is the prefill)."""
+    last = max(len(generation.rounds) - 1, 1)
+    controls = {"step": slider("round (0: prefill)", 0, last, min(int(step), last))}
+    fixed = {"generation": generation, "labels": labels, "rule": rule}
+    return Panel(draw_round, controls, "round by round", fixed)
+
+
+def accept_panel(
+    p: Any = (0.5, 0.3, 0.2),
+    q: Any = None,
+    labels: Sequence[str] | None = None,
+    draft: int = 0,
+    coin: float = 0.3,
+    draw: float = 0.5,
+) -> Panel:
+    """Accept and residual areas: controls ``draft`` (a token), ``coin`` and ``draw``. q None: one-hot at the draft."""
+    p = as_probs(p, "p")
+    words = {name: i for i, name in enumerate(names(labels, len(p)))}
+    controls = {
+        "draft": choice("draft token", words, int(draft)),
+        "coin": slider("coin", 0.0, 0.99, float(coin), 0.01),
+        "draw": slider("draw", 0.0, 0.99, float(draw), 0.01),
+    }
+    fixed = {"p": p, "q": None if q is None else as_probs(q, "q"), "labels": labels}
+    return Panel(draw_accept, controls, "accept or resample", fixed)
+
+
+def law_panel(laws: Mapping[str, Mapping[Any, float]], reference: str | None = None, labels: Labels = None) -> Panel:
+    """One law at a time beside the reference (the first law when None): control ``law``, a dropdown of the others."""
+    reference = next(iter(laws)) if reference is None else reference
+    others = [name for name in laws if name != reference]
+
+    def draw_law(fig: Any, law: str) -> list[dict]:
+        return draw_laws(fig, {reference: laws[reference], law: laws[law]}, reference, labels)
+
+    draw_law.height = draw_laws.height
+    return Panel(draw_law, {"law": choice("law", others)}, "exact laws")

@@ -128,7 +128,7 @@ def name_of(draw: Draw) -> str:
 
 
 def figure(
-    draw: Draw, *, width: int = WIDTH, height: int | None = None, name: str | None = None, **values: Any
+    draw: Draw, /, *, width: int = WIDTH, height: int | None = None, name: str | None = None, **values: Any
 ) -> Picture:
     """The still picture of ``draw(fig, **values)``. Sizes are CSS pixels; a draw function may carry its own height.
 

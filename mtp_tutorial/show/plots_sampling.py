@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .colors import INK, LOOKS, token_look
-from .numbers import as_list, as_probs, bars, names
+from .numbers import as_list, as_probs, bars, headline, names
 
 
 def _probabilities(logits: list[float], **settings: Any) -> list[float]:
@@ -173,7 +173,7 @@ def draw_filters(
     left.set_ylim(0, max(high * 1.12, 1.02 if top_p < 1 else 0))
     kept = sum(r["kept"] for r in rows)
     mass = sum(r["before"] for r in rows if r["kept"])
-    fig.suptitle(f"{kept} of {len(rows)} tokens are kept; they held {mass:.2f} of the mass", x=0.01, ha="left")
+    headline(fig, f"{kept} of {len(rows)} tokens are kept; they held {mass:.2f} of the mass")
     left.set_title("before: what is crossed out is cut")
     right.set_title("after: the rest is divided by its sum")
     if left.get_legend_handles_labels()[0]:
@@ -230,7 +230,7 @@ def draw_histogram(fig: Any, probs: Any, draws: Mapping[str, Any], labels: Seque
     all_axes[0].set_ylim(0, 1.08 * max(max(r["counts"] + r["expected"]) for r in rows))
     fig.legend(*all_axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     drawn = {sum(r["counts"]) for r in rows}
-    fig.suptitle(f"{' / '.join(str(n) for n in sorted(drawn))} draws each, against the exact law", x=0.01, ha="left")
+    headline(fig, f"{' / '.join(str(n) for n in sorted(drawn))} draws each, against the exact law")
     return rows
 
 

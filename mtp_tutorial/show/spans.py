@@ -23,25 +23,26 @@ class Span(NamedTuple):
 def spans(pieces: Sequence[str], text: str | None = None) -> list[Span]:
     """One span a token, but neighbours that hold parts of one character share a span.
 
-    text: the decoded whole, where the split characters are read from. Without it a split character shows as "\ufffd".
+    A piece without text holds the start of a character that the next piece completes; a piece with "\ufffd" holds
+    some part of one.
+    text: the decoded whole, where split characters are read from. Without it they show as "\ufffd".
 
-    >>> [s.text for s in spans(["I ", "\ufffd", "\ufffd", "!"], "I 看!")]
+    >>> [s.text for s in spans(["I ", "", "看", "!"])]
     ['I ', '看', '!']
     """
     result: list[Span] = []
     position = 0  # how much of the text is placed
     i = 0
     while i < len(pieces):
-        if SPLIT not in pieces[i]:
-            said, position = _place(pieces[i], text, position)
-            result.append(Span(i, i + 1, said))
-            i += 1
-            continue
         end = i
-        while end < len(pieces) and SPLIT in pieces[end]:
+        while end < len(pieces) and (not pieces[end] or SPLIT in pieces[end]):
             end += 1
-        following = next((p for p in pieces[end:] if p), "")
-        said, position = _repair(pieces[i:end], text, position, following)
+        if any(SPLIT in piece for piece in pieces[i:end]):
+            following = next((p for p in pieces[end:] if p), "")
+            said, position = _repair(pieces[i:end], text, position, following)
+        else:
+            end = min(end + 1, len(pieces))  # with the whole piece that completes the run; alone if the run is empty
+            said, position = _place(pieces[end - 1], text, position)
         result.append(Span(i, end, said))
         i = end
     return result
