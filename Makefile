@@ -13,6 +13,8 @@ TORCH_SPEC ?=
 JOBS       ?= 2
 # More flags for pytest, e.g. PYTEST_FLAGS="-k verify -x"
 PYTEST_FLAGS ?=
+# More flags for JupyterLab, e.g. in a container LAB_FLAGS="--allow-root --no-browser --ip=0.0.0.0"
+LAB_FLAGS ?=
 
 PY     := $(VENV)/bin/python
 STAMPS := $(VENV)/.mtp-stamps
@@ -60,7 +62,7 @@ venv-dev: $(STAMPS)/dev  ## the same with the tools for tests
 # --- use ----------------------------------------------------------------------------------------
 
 lab: $(STAMPS)/lab  ## open JupyterLab on the first notebook
-	$(PY) -m jupyterlab notebooks/00_start_here.ipynb
+	$(PY) -m jupyterlab $(LAB_FLAGS) notebooks/00_start_here.ipynb
 
 doctor: $(STAMPS)/lab  ## report Python, torch, device, cached models and what to do about problems
 	$(PY) -m mtp_tutorial.cli doctor
