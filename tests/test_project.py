@@ -18,8 +18,12 @@ ROOT = Path(__file__).resolve().parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 ENVIRONMENT = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-CONDA_NAMES = {"torch": "pytorch", "matplotlib": "matplotlib-base"}
-IMPORT_NAMES = {"PIL": "pillow", "IPython": "ipykernel"}  # ipykernel brings IPython
+CONDA_NAMES = {"torch": "pytorch", "matplotlib": "matplotlib-base", "huggingface-hub": "huggingface_hub"}
+IMPORT_NAMES = {
+    "huggingface_hub": "huggingface-hub",
+    "PIL": "pillow",
+    "IPython": "ipykernel",
+}  # ipykernel brings IPython
 
 
 def bounds(requirement: str) -> tuple[str, frozenset[str]]:
