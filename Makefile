@@ -65,10 +65,10 @@ lab: $(STAMPS)/lab  ## open JupyterLab on the first notebook
 	$(PY) -m jupyterlab $(LAB_FLAGS) notebooks/00_start_here.ipynb
 
 doctor: $(STAMPS)/lab  ## report Python, torch, device, cached models and what to do about problems
-	$(PY) -m mtp_tutorial.cli doctor
+	$(VENV)/bin/mtp-tutorial doctor
 
 fetch: $(STAMPS)/lab  ## fetch the smollm2 model ahead of time (93 MB)
-	$(PY) -m mtp_tutorial.cli fetch smollm2
+	$(VENV)/bin/mtp-tutorial fetch smollm2
 
 # --- tests --------------------------------------------------------------------------------------
 
@@ -77,7 +77,7 @@ test: test-unit test-notebooks  ## unit tests, then every notebook under nbval
 # The model is fetched once before the tests, not by several of them at once; without network the
 # tests that need it are skipped and say so.
 test-unit: $(STAMPS)/dev  ## unit tests and doctests
-	@$(PY) -m mtp_tutorial.cli fetch smollm2 || echo "smollm2 is not here: the tests that need it are skipped"
+	@$(VENV)/bin/mtp-tutorial fetch smollm2 || echo "smollm2 is not here: the tests that need it are skipped"
 	$(PY) -m pytest -n $(JOBS) --dist loadfile --durations=10 $(PYTEST_FLAGS)
 
 test-notebooks: $(STAMPS)/dev  ## every notebook, its stored text compared with what it prints now
