@@ -1,12 +1,19 @@
 """The exercise checkers: the solution passes, each known mistake is named, a stub and garbage are met kindly."""
 
 import importlib
+import math
 
+import numpy as np
 import pytest
+import torch
 
+from mtp_tutorial import checks
 from mtp_tutorial.checks.base import Exercise, check, show
+from mtp_tutorial.checks.quiz import QUESTIONS
+from mtp_tutorial.records import Sampling
+from mtp_tutorial.sampling import probabilities
 
-ROOMS = ["sampling"]
+ROOMS = ["sampling", "start", "drafting", "lossless", "laws"]
 EXERCISES = [
     value
     for room in ROOMS
@@ -91,3 +98,90 @@ def test_arguments_changed_in_place_spoil_nothing():
 )
 def test_values_are_shown_short(value, text):
     assert show(value) == text
+
+
+def python_softmax(logits, temperature):
+    if temperature == 0:
+        best = max(range(len(logits)), key=lambda i: logits[i])
+        return [float(i == best) for i in range(len(logits))]
+    weights = [math.exp((x - max(logits)) / temperature) for x in logits]
+    return [w / sum(weights) for w in weights]
+
+
+def python_pick(probs, u):
+    total = 0.0
+    for i, p in enumerate(probs):
+        total += p
+        if u < total:
+            return i
+    return len(probs) - 1
+
+
+def python_greedy(draft_tokens, target_argmax):
+    n = 0
+    while n < len(draft_tokens) and draft_tokens[n] == target_argmax[n]:
+        n += 1
+    return target_argmax[: n + 1], n
+
+
+@pytest.mark.parametrize(
+    ("checker", "function"),
+    [
+        (checks.check_softmax_with_temperature, python_softmax),
+        (checks.check_pick, python_pick),
+        (checks.check_exponential_race, lambda p, e: np.argmax(p.numpy() / e.numpy())),
+        (checks.check_top_p_mask, lambda p, t: [bool(x) for x in probabilities(p.log(), Sampling(top_p=t)) > 0]),
+        (checks.check_greedy_verify, python_greedy),
+        (checks.check_roll_back, lambda length, num_drafted, num_accepted: length - num_drafted + num_accepted),
+        (checks.check_tokens_per_round, lambda n: n + 1),
+        (checks.check_verification_mask, lambda n, k: np.tril(np.ones((k + 1, n + k + 1), dtype=bool), n)),
+        (checks.check_accept_probability, lambda p, q: min(p / q, 1)),
+        (checks.check_acceptance, lambda p, q: torch.minimum(p, q).float().sum()),
+        (checks.check_residual, lambda p, q: (p - q).clip(0) / (p - q).clip(0).sum()),
+        (checks.check_one_hot_law, lambda p, d: [[x if i == d else 0 for i, x in enumerate(p)],
+                                                 [0 if i == d else x for i, x in enumerate(p)]]),
+        (checks.check_full_p_law, lambda p, d: [(2 - x) * x if i == d else (1 - p[d]) * x for i, x in enumerate(p)]),
+        (checks.check_acceptance_rate, lambda rs: sum(r.num_accepted for r in rs) / sum(r.num_drafted for r in rs)),
+        (checks.check_mean_acceptance_length, lambda rs: np.mean([len(r.tokens) for r in rs[1:]])),
+    ],
+)  # fmt: skip
+def test_right_answers_in_python_numpy_and_torch_pass(checker, function):
+    assert checker(function).passed
+
+
+def test_the_lesson_of_bug_r1_is_in_its_message():
+    def sample(draft_token, p, q, coin, draw):
+        return draft_token if coin < p[draft_token] / q[draft_token] else python_pick(p, draw)
+
+    result = checks.check_rejection_sample(sample)
+    assert "full p: that is bug R1" in result.message and "2p - p²" in result.message
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_the_quiz_knows_right_wrong_and_unanswered(name):
+    asked = QUESTIONS[name]
+    assert checks.check_answer(name, asked.answer).passed
+    for wrong, reason in asked.wrong.items():
+        assert str(checks.check_answer(name, wrong)) == f"✗ {name}: failed. {reason}"
+    assert checks.check_answer(name, ...).status == checks.check_answer(name, None).status == "not attempted"
+    assert checks.check_answer(name, 12345).message == f"12345 is not it. {asked.text}"
+    assert "Answer with a number" in checks.check_answer(name, "many").message
+
+
+def test_an_unknown_question_names_the_known_ones():
+    with pytest.raises(ValueError, match="00-most"):
+        checks.check_answer("99-none", 1)
+
+
+def test_a_result_is_printed_once_in_a_notebook(capsys):
+    result = checks.check_answer("00-most", 5)
+    capsys.readouterr()
+    assert result._ipython_display_() is None
+    assert capsys.readouterr().out == ""
+
+
+def test_every_checker_is_public():
+    assert all(hasattr(checks, name) for name in checks.__all__)
+    assert {f"check_{e.name}" for e in EXERCISES} == {n for n in checks.__all__ if n.startswith("check_")} - {
+        "check_answer"
+    }

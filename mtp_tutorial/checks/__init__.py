@@ -1,18 +1,37 @@
 """Checks of the notebooks' exercises: ``check_…(your_function)`` prints one kind line and returns a ``Result``.
 
-Takes: the reader's function.  Returns: a ``Result`` whose ``status`` is "passed", "failed" or "not attempted".
+Takes: the reader's function, or an answer.  Returns: a ``Result``; ``status`` is "passed", "failed", "not attempted".
 Must not know: notebooks, pictures.
 """
 
 from .base import Exercise, Mistake, Result
+from .drafting import check_greedy_verify, check_roll_back, check_tokens_per_round, check_verification_mask
+from .laws import check_full_p_law, check_one_hot_law
+from .lossless import check_accept_probability, check_acceptance, check_rejection_sample, check_residual
+from .quiz import QUESTIONS
 from .sampling import check_exponential_race, check_pick, check_softmax_with_temperature, check_top_p_mask
+from .start import check_acceptance_rate, check_answer, check_mean_acceptance_length
 
 __all__ = [
+    "QUESTIONS",
     "Exercise",
     "Mistake",
     "Result",
+    "check_accept_probability",
+    "check_acceptance",
+    "check_acceptance_rate",
+    "check_answer",
     "check_exponential_race",
+    "check_full_p_law",
+    "check_greedy_verify",
+    "check_mean_acceptance_length",
+    "check_one_hot_law",
     "check_pick",
+    "check_rejection_sample",
+    "check_residual",
+    "check_roll_back",
     "check_softmax_with_temperature",
+    "check_tokens_per_round",
     "check_top_p_mask",
+    "check_verification_mask",
 ]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 NOT_ATTEMPTED, PASSED, FAILED = "not attempted", "passed", "failed"
@@ -64,6 +64,7 @@ class Exercise:
     cases: argument tuples; a case on which a function raises counts as an answer, too.
     read: turns an answer into plain Python and raises TypeError or ValueError, saying what was wanted, when it can't.
     praise: said when it passes.
+    argument_names, describe: how a case is put into words: by name and value, or by a function of the case.
     """
 
     name: str
@@ -73,7 +74,8 @@ class Exercise:
     mistakes: Sequence[Mistake] = ()
     praise: str = ""
     tolerance: float = 1e-6
-    argument_names: Sequence[str] = field(default=())
+    argument_names: Sequence[str] = ()
+    describe: Callable[[tuple], str] | None = None
 
 
 class Broken:
@@ -132,7 +134,7 @@ def _counterexample(exercise: Exercise, index: int, given: list, wanted: list) -
     case, got = exercise.cases[index], given[index]
     names = exercise.argument_names or [""] * len(case)
     arguments = ", ".join(f"{name}={show(value)}" if name else show(value) for name, value in zip(names, case))
-    call = f"{exercise.name}({arguments})"
+    call = f"{exercise.name}({arguments})" if exercise.describe is None else exercise.describe(case)
     if isinstance(got, Broken):
         return f"For {call} {got.words}. Wanted: {show(wanted[index])}."
     if got is None:
@@ -216,3 +218,29 @@ def read_flags(value: Any) -> list[int]:
     if any(not isinstance(v, (bool, int)) or v not in (0, 1) for v in row):
         raise TypeError("return True or False for each token")
     return [int(v) for v in row]
+
+
+def read_matrix(value: Any) -> list[list[int]]:
+    """A matrix of booleans."""
+    value = _plain(value)
+    if not isinstance(value, (list, tuple)):
+        raise TypeError("return a matrix of True and False")
+    return [read_flags(row) for row in value]
+
+
+def read_tokens_and_count(value: Any) -> tuple[list[int], int]:
+    """(tokens, a whole number)."""
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise TypeError("return two things: the list of tokens, and how many were accepted")
+    tokens = _plain(value[0])
+    if not isinstance(tokens, (list, tuple)):
+        raise TypeError("the first thing must be a list of tokens")
+    return [read_int(_plain(t)) for t in tokens], read_int(value[1])
+
+
+def read_two_rows(value: Any) -> tuple[list[float], list[float]]:
+    """Two rows of numbers."""
+    value = _plain(value)
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise TypeError("return two rows: what acceptance brings, and what recovery brings")
+    return read_row(value[0]), read_row(value[1])

@@ -84,7 +84,7 @@ SOFTMAX = Exercise(
         Mistake("nearly zero", lambda x, t: (x / max(t, 1e-8)).softmax(-1), _TIES),
     ],
     "3 and 2 become 0.73 and 0.27, and 0.84 and 0.16 at T = 0.6.",
-)  # fmt: skip
+)
 
 
 def _raise(kind: type[Exception]) -> Any:
@@ -126,8 +126,8 @@ def _pick_by_itself(probs: Tensor, u: float) -> int:
 
 
 _CLOSED = (
-    "The stretches are half open, [start, end): a u exactly on a border belongs to the next token. "
-    "Test u < end, not u <= end."
+    "The stretches are half open, [start, end): a u exactly on a border belongs to the next token. Test u < end, "
+    "not u <= end."
 )
 _FALLS = "Ten times 0.1 adds up to a little less than 1, and this u lies beyond it: return the last token then."
 
@@ -147,23 +147,31 @@ PICK = Exercise(
     ],
     read_int,
     [
-        Mistake("argmax", lambda p, u: int(p.argmax()),
-                "You take the most probable token whatever u is: that is greedy decoding, not sampling."),
+        Mistake(
+            "argmax",
+            lambda p, u: int(p.argmax()),
+            "You take the most probable token whatever u is: that is greedy decoding, not sampling.",
+        ),
         Mistake("closed", _pick_closed, _CLOSED),
-        Mistake("sorted", _pick_sorted,
-                "You laid the stretches out by probability. The law is the same, but here they lie in the order of "
-                "the ids."),
+        Mistake(
+            "sorted",
+            _pick_sorted,
+            "You laid the stretches out by probability. The law is the same, but here they lie in the order "
+            "of the ids.",
+        ),
         Mistake("falls off", _pick_falls_off, _FALLS),
         Mistake("returns nothing at the end", _pick_none, _FALLS),
         Mistake("one too far", lambda p, u: _pick(p, u) + 1, "You are one token too far: ids start at 0."),
-        Mistake("compares the probability", _pick_by_itself,
-                "You compare u with each probability alone. Compare it with the sum of the probabilities so far."),
-        Mistake("the probability", lambda p, u: float(p[_pick(p, u)]),
-                "Return the token's id, not its probability."),
+        Mistake(
+            "compares the probability",
+            _pick_by_itself,
+            "You compare u with each probability alone. Compare it with the sum of the probabilities so far.",
+        ),
+        Mistake("the probability", lambda p, u: float(p[_pick(p, u)]), "Return the token's id, not its probability."),
     ],
     "u = 0.30 gives token 0, u = 0.90 gives token 1.",
     argument_names=("probs", "u"),
-)  # fmt: skip
+)
 
 
 def check_pick(function: Callable[[Tensor, float], Any]) -> Result:
@@ -200,8 +208,8 @@ def _top_p_sorted(probs: Tensor, top_p: float) -> Tensor:
 
 
 _CROSSING = (
-    "You dropped the token that crosses the line: what you keep holds less than top_p. Keep the smallest "
-    "set that reaches it."
+    "You dropped the token that crosses the line: what you keep holds less than top_p. Keep the smallest set that "
+    "reaches it."
 )
 
 TOP_P = Exercise(
@@ -219,19 +227,27 @@ TOP_P = Exercise(
     [
         Mistake("drops the crossing token", _top_p_strict, _CROSSING),
         Mistake("drops the crossing token, keeps one", _top_p_strict_one, _CROSSING),
-        Mistake("keeps one more", _top_p_one_more,
-                "You keep one token too many where the kept ones reach top_p exactly: "
-                "a token stays only while the mass before it is below top_p."),
-        Mistake("id order", lambda p, t: p.cumsum(0) - p < t,
-                "You add up in the order of the ids. Start with the most probable token."),
-        Mistake("sorted order", _top_p_sorted,
-                "The mask is in sorted order: put it back into the order of the ids."),
-        Mistake("threshold", lambda p, t: p >= t,
-                "You compare each probability with top_p. Compare the sum over the more probable tokens."),
+        Mistake(
+            "keeps one more",
+            _top_p_one_more,
+            "You keep one token too many where the kept ones reach top_p exactly: a token stays only while "
+            "the mass before it is below top_p.",
+        ),
+        Mistake(
+            "id order",
+            lambda p, t: p.cumsum(0) - p < t,
+            "You add up in the order of the ids. Start with the most probable token.",
+        ),
+        Mistake("sorted order", _top_p_sorted, "The mask is in sorted order: put it back into the order of the ids."),
+        Mistake(
+            "threshold",
+            lambda p, t: p >= t,
+            "You compare each probability with top_p. Compare the sum over the more probable tokens.",
+        ),
     ],
     "The kept tokens are the smallest set that holds at least top_p of the mass.",
     argument_names=("probs", "top_p"),
-)  # fmt: skip
+)
 
 
 def check_top_p_mask(function: Callable[[Tensor, float], Any]) -> Result:
@@ -255,22 +271,36 @@ RACE = Exercise(
     ],
     read_int,
     [
-        Mistake("multiplies", lambda p, e: int((p * e).argmax()),
-                "You multiplied. A runner of rate p finishes at noise ÷ p; the first one has the largest p ÷ noise."),
-        Mistake("argmin", lambda p, e: int((p / e).argmin()),
-                "You take the slowest runner: noise ÷ p is a finishing time, so the winner has the largest p ÷ "
-                "noise."),
-        Mistake("ignores the noise", lambda p, e: int(p.argmax()),
-                "The noise changes nothing in your function: that is greedy decoding."),
-        Mistake("ignores the probabilities", lambda p, e: int(e.argmin()),
-                "The probabilities change nothing in your function: every token would be equally likely."),
-        Mistake("adds", lambda p, e: int((p.log() + e).argmax()),
-                "Adding noise to log p is the Gumbel-max way and wants Gumbel noise. With exponential noise, divide"
-                " p by it."),
+        Mistake(
+            "multiplies",
+            lambda p, e: int((p * e).argmax()),
+            "You multiplied. A runner of rate p finishes at noise ÷ p; the first one has the largest p ÷ noise.",
+        ),
+        Mistake(
+            "argmin",
+            lambda p, e: int((p / e).argmin()),
+            "You take the slowest runner: noise ÷ p is a finishing time, so the winner has the largest p ÷ noise.",
+        ),
+        Mistake(
+            "ignores the noise",
+            lambda p, e: int(p.argmax()),
+            "The noise changes nothing in your function: that is greedy decoding.",
+        ),
+        Mistake(
+            "ignores the probabilities",
+            lambda p, e: int(e.argmin()),
+            "The probabilities change nothing in your function: every token would be equally likely.",
+        ),
+        Mistake(
+            "adds",
+            lambda p, e: int((p.log() + e).argmax()),
+            "Adding noise to log p is the Gumbel-max way and wants Gumbel noise. With exponential noise, "
+            "divide p by it.",
+        ),
     ],
     "Drawn again and again with Exp(1) noise, each token wins as often as its probability says.",
     argument_names=("probs", "noise"),
-)  # fmt: skip
+)
 
 
 def check_exponential_race(function: Callable[[Tensor, Tensor], Any]) -> Result:

@@ -1,0 +1,124 @@
+"""The questions behind ``check_answer``: a number each, and what to say to the likely wrong ones.
+
+Takes: nothing.  Returns: ``QUESTIONS``, by name; the first two digits are the notebook's.
+Must not know: notebooks, pictures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question with one number as its answer. ``wrong``: a likely wrong answer → why it is wrong."""
+
+    text: str
+    answer: float
+    why: str
+    wrong: Mapping[float, str] = field(default_factory=dict)
+    tolerance: float = 1e-9
+
+
+QUESTIONS: dict[str, Question] = {
+    "00-most": Question(
+        "k = 4 draft tokens: how many tokens does one round emit at most?",
+        5,
+        "Four accepted tokens and a bonus.",
+        {4: "You forgot the bonus: when all four are accepted, the last row gives one more token."},
+    ),
+    "00-least": Question(
+        "k = 4 draft tokens: how many tokens does one round emit at least?",
+        1,
+        "The rejected first token is replaced by a recovered one.",
+        {0: "A round never comes back empty: the row that rejects a token also gives its replacement."},
+    ),
+    "00-extra-calls": Question(
+        "How many further target calls does a recovered token cost?",
+        0,
+        "The row that rejected the draft token already holds the answer.",
+        {1: "No further call: the row that rejected the draft token already holds the distribution to draw from."},
+    ),
+    "01-temperature": Question(
+        "Logits 3 and 2, T = 0.6: how probable is the first token (two decimals)?",
+        0.84,
+        "5 and 3.33 after the division; exp(5) ÷ (exp(5) + exp(3.33)) = 0.84.",
+        {
+            0.73: "That is T = 1. Divide the logits by 0.6 first.",
+            0.16: "That is the second token.",
+            0.65: "You multiplied by 0.6. Divide.",
+        },
+        0.0051,
+    ),
+    "01-segment": Question(
+        "Token 0 owns [0, 0.84), token 1 owns [0.84, 1). Which token does u = 0.90 give?",
+        1,
+        "0.90 lies in [0.84, 1).",
+        {0: "0.90 lies beyond 0.84, where token 0's stretch ends."},
+    ),
+    "01-hot": Question(
+        "Two tokens, T grows without bound: how probable is the first token in the end?",
+        0.5,
+        "All logits shrink to 0, so all tokens become equally likely.",
+        {1: "That is T = 0. A large T flattens.", 0: "A large T flattens: no token vanishes."},
+        0.005,
+    ),
+    "03-beijing": Question(
+        "Four draft tokens, three accepted, the fourth replaced: how many tokens did this one target call bring?",
+        4,
+        "Three accepted and one recovered.",
+        {3: "You forgot the recovered token.", 5: "Five would need four accepted tokens and a bonus."},
+    ),
+    "03-rows": Question(
+        "k = 4: how many rows does the verify call have?",
+        5,
+        "The last token of the text and the four draft tokens.",
+        {4: "The last token of the text is fed, too: its row judges the first draft token."},
+    ),
+    "03-counter": Question(
+        "10 slots are written after the call; 4 tokens were drafted, 3 accepted. What does the counter say then?",
+        9,
+        "One token was rejected; the recovered one is written by the next call.",
+        {
+            10: "The rejected token's slot still counts.",
+            8: "The recovered token needs no room yet.",
+            6: "The accepted tokens' slots stay.",
+        },
+    ),
+    "04-accept": Question(
+        "p(d) = 0.3 and q(d) = 0.6: with which probability is the draft token d accepted?",
+        0.5,
+        "min(1, 0.3/0.6).",
+        {
+            0.3: "That would be right for a draft chosen without randomness, q = 1.",
+            1: "The drafter proposes d too often, so some must be rejected.",
+            0.18: "Divide p by q.",
+        },
+        0.001,
+    ),
+    "04-alpha": Question(
+        "p = (0.5, 0.3, 0.2), q = (0.2, 0.3, 0.5): how often is a token drawn from q accepted?",
+        0.7,
+        "Σ min(p, q) = 0.2 + 0.3 + 0.2.",
+        {0.3: "That is what is rejected.", 0.29: "Σ p·q is what sample-and-match accepts."},
+        0.001,
+    ),
+    "04-one-hot": Question(
+        "The draft is always token d, p(d) = 0.5, the rule is right: how often is d emitted?",
+        0.5,
+        "As often as without a draft: p(d).",
+        {
+            0.75: "That is bug R1, where a rejection is followed by a draw from the full p.",
+            1: "It is rejected half the time.",
+        },
+        0.001,
+    ),
+    "04-r1": Question(
+        "As before, but after a rejection the token is drawn from the full p: how often is d emitted?",
+        0.75,
+        "2p - p² = 0.5 + 0.5 · 0.5.",
+        {0.5: "That is the right law. Here d has a second chance after its rejection."},
+        0.001,
+    ),
+}
