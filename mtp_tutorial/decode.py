@@ -275,7 +275,7 @@ class _Engine:
         if len(wanted) != len(self.live):
             raise ValueError(f"the controller chose {len(wanted)} draft lengths for {len(self.live)} sequences")
         for k in wanted:
-            _check_k(k)
+            check_k(k)
         # No draft token may lie past the longest sequence the model was made for.
         wanted = [
             min(k, self.target.max_length - len(s.prompt) - len(s.tokens))
@@ -437,7 +437,8 @@ class _Fixed:
         pass
 
 
-def _check_k(k: int) -> None:
+def check_k(k: int) -> None:
+    """Raise ValueError unless k is a draft length: 0 to 64."""
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 0 <= k <= MAX_DRAFT:
         raise ValueError(f"num_speculative_tokens={k!r}: use a whole number from 0 to {MAX_DRAFT}")
 
@@ -445,7 +446,7 @@ def _check_k(k: int) -> None:
 def _controller(k: int | Controller) -> Controller:
     if hasattr(k, "choose") and hasattr(k, "observe"):
         return k
-    _check_k(k)
+    check_k(k)
     return _Fixed(int(k))
 
 

@@ -42,6 +42,8 @@ def load(
         source, notes = smollm2.fetch(), (smollm2.NOTE,)
         kind = kind or (torch.bfloat16 if where.type == "cuda" or native_bf16() else torch.float32)
     else:
+        if "/" not in str(name) and not Path(name).is_dir():
+            options["local_files_only"] = True  # most likely a misspelt name: no use in asking the hub
         source, notes = name, ()
         kind = kind or (torch.bfloat16 if where.type == "cuda" else torch.float32)
     model, tokenizer = _from_pretrained(source, str(name), where, kind, options)
@@ -105,12 +107,12 @@ def _from_pretrained(source: str | Path, name: str, device: torch.device, dtype:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source)
+        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=options.get("local_files_only", False))
         model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
     except OSError as error:
+        why = str(error).splitlines()[0][:200]
         raise FetchError(
-            f"unknown model {name!r}, or it cannot be reached: it is none of {', '.join(NAMES)}, not a local folder "
-            f"with a model, and the Hugging Face hub did not give it ({str(error).splitlines()[0][:200]}). Check the "
-            "spelling and the network; a folder saved with save_pretrained works without one"
+            f"unknown model {name!r}, or it cannot be reached ({why}). Known names: {', '.join(NAMES)}; else give a "
+            "local folder made by save_pretrained, or a Hugging Face id as owner/name with the network up"
         ) from error
     return (model if "device_map" in options else model.to(device)), tokenizer

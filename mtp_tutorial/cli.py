@@ -1,0 +1,241 @@
+"""The ``mtp-tutorial`` command.
+
+Takes: the command line.  Returns: text for people, or JSON for programs.
+Must not know: how anything is done; it asks the library and shows the answer.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from .models import Target
+    from .records import Generation
+
+app = typer.Typer(
+    help="Learn, measure and debug speculative decoding and multi-token prediction.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+def main() -> None:
+    """Run the command. Bad input ends with one clear line and exit code 2, not with a traceback."""
+    try:
+        app()
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(2) from error
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+) -> None:
+    if version:
+        from . import __version__
+
+        print(__version__)
+        raise typer.Exit
+
+
+@app.command()
+def generate(
+    prompt: Annotated[str, typer.Option(help="The prompt; - reads it from standard input.")],
+    target: Annotated[str, typer.Option(help="toy, toy-beijing, smollm2, a Hugging Face id or a folder.")] = "smollm2",
+    drafter: Annotated[str, typer.Option(help="none (plain decoding), ngram, draft or oracle.")] = "none",
+    draft_model: Annotated[
+        str | None, typer.Option(help="For --drafter draft: an id, a folder or a known name.")
+    ] = None,
+    draft_temperature: Annotated[float, typer.Option(help="For --drafter draft: 0 drafts greedily.")] = 0.0,
+    accuracy: Annotated[float, typer.Option(help="For --drafter oracle: how often it is right.")] = 1.0,
+    num_speculative_tokens: Annotated[
+        int, typer.Option("--num-speculative-tokens", "-k", help="Draft tokens a round.")
+    ] = 4,
+    rule: Annotated[str, typer.Option(help="The verify rule.")] = "rejection",
+    rule_param: Annotated[
+        list[str] | None, typer.Option(help="A rule's parameter: name=value. May be repeated.")
+    ] = None,
+    temperature: Annotated[float, typer.Option("--temperature", "-t", help="0 is greedy.")] = 1.0,
+    top_k: Annotated[int, typer.Option(help="0 keeps every token.")] = 0,
+    top_p: Annotated[float, typer.Option(help="1 keeps every token.")] = 1.0,
+    min_p: Annotated[float, typer.Option(help="0 keeps every token.")] = 0.0,
+    repetition_penalty: Annotated[float, typer.Option(help="1 is off.")] = 1.0,
+    frequency_penalty: Annotated[float, typer.Option(help="0 is off.")] = 0.0,
+    presence_penalty: Annotated[float, typer.Option(help="0 is off.")] = 0.0,
+    max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", "-n")] = 128,
+    stop: Annotated[list[str] | None, typer.Option(help="A string that ends the text. May be repeated.")] = None,
+    ignore_eos: Annotated[bool, typer.Option("--ignore-eos", help="Go on past the end-of-text token.")] = False,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same text.")] = 0,
+    chat: Annotated[bool, typer.Option(help="Send the prompt as a user's turn, or as raw text.")] = True,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 …")] = None,
+    dtype: Annotated[str | None, typer.Option(help="float32, bfloat16, float16 or float64.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Decode a prompt, plainly or speculatively, and show how each token came about."""
+    from rich.console import Console
+
+    import mtp_tutorial as mt
+
+    from .decode import check_k
+    from .verify import get_rule
+
+    # All checked before a model is loaded.
+    sampling = mt.Sampling(temperature, top_k, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty)
+    params = get_rule(rule).check_params(_pairs(rule_param or []))
+    check_k(num_speculative_tokens)
+    text = sys.stdin.read() if prompt == "-" else prompt
+    console = Console(stderr=as_json)
+    with console.status(f"loading {target}"):
+        model = mt.load(target, device=device, dtype=dtype)
+        guesser = _drafter(drafter, model, draft_model, draft_temperature, accuracy)
+    with console.status("decoding"):
+        found = mt.generate(
+            model, text, guesser, rule=rule, rule_params=params, num_speculative_tokens=num_speculative_tokens,
+            sampling=sampling, max_new_tokens=max_new_tokens, stop=stop or (), ignore_eos=ignore_eos, seed=seed,
+            chat=chat,
+        )  # fmt: skip
+    if as_json:
+        settings = {
+            "target": target, "drafter": drafter, "rule": rule, "rule_params": params,
+            "num_speculative_tokens": num_speculative_tokens, "sampling": vars(sampling), "seed": seed,
+        }  # fmt: skip
+        print(json.dumps({**_facts(found), "settings": settings}, ensure_ascii=False, indent=2))
+    else:
+        _show(console, model, found, speculative=guesser is not None)
+
+
+def _pairs(items: list[str]) -> dict[str, float]:
+    """["delta=0.2"] → {"delta": 0.2}."""
+    found = {}
+    for item in items:
+        name, _, value = item.partition("=")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            raise ValueError(f"--rule-param {item!r}: write name=value with a number, such as delta=0.2") from None
+    return found
+
+
+def _drafter(name: str, target: Target, model: str | None, temperature: float, accuracy: float):
+    import mtp_tutorial as mt
+
+    if name == "none":
+        return None
+    if name == "draft" and model is None:
+        raise ValueError(
+            "--drafter draft needs --draft-model: an id, a folder or a known name such as the target's own"
+        )
+    options = {"draft": {"model": model, "temperature": temperature}, "oracle": {"accuracy": accuracy}}
+    return mt.load_drafter(name, target, **options.get(name, {}))
+
+
+def _facts(found: Generation) -> dict:
+    """A Generation as JSON: rates that do not exist are null."""
+    rounds = [
+        {name: value for name, value in vars(one).items() if name not in ("sequence", "draws")} for one in found.rounds
+    ]
+    return {
+        "text": found.text,
+        "tokens": found.tokens,
+        "pieces": list(found.pieces),
+        "kinds": found.kinds,
+        "finish_reason": found.finish_reason,
+        "num_tokens": len(found.tokens),
+        "target_calls": found.target_calls,
+        "num_drafted": found.num_drafted,
+        "num_accepted": found.num_accepted,
+        "acceptance_rate": _number(found.acceptance_rate),
+        "acceptance_by_position": found.acceptance_by_position,
+        "mean_acceptance_length": _number(found.mean_acceptance_length),
+        "seconds": found.seconds,
+        "seconds_by_part": _seconds(found),
+        "rounds": rounds,
+    }
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _seconds(found: Generation) -> dict[str, float]:
+    return {
+        part: sum(getattr(one, f"seconds_{part}") for one in found.rounds)
+        for part in ("drafting", "verifying", "elsewhere")
+    }
+
+
+def _show(console, target: Target, found: Generation, speculative: bool) -> None:
+    """Coloured tokens and a summary. Without colours the tokens carry letters instead."""
+    from rich.table import Table
+
+    from .show.tokens import rich_legend, rich_tokens
+
+    letters = not console.is_terminal
+    console.print(rich_tokens(found, letters=letters), soft_wrap=True)
+    kinds = [kind for kind in ("accepted", "recovered", "bonus", "prefill", "plain") if kind in found.kinds]
+    console.print(rich_legend(kinds, letters=letters))
+    table = Table(show_header=False, box=None, pad_edge=False)
+    rows = [("tokens", f"{len(found.tokens)} ({found.finish_reason})"), ("target calls", str(found.target_calls))]
+    if speculative:
+        rate = found.acceptance_rate
+        shown = (
+            "nothing was drafted" if math.isnan(rate) else f"{rate:.1%} ({found.num_accepted} of {found.num_drafted})"
+        )
+        length = found.mean_acceptance_length
+        rows.append(("acceptance rate", shown))
+        rows.append(("mean acceptance length", "no round" if math.isnan(length) else f"{length:.2f} tokens a round"))
+    parts = ", ".join(f"{seconds:.2f} {part}" for part, seconds in _seconds(found).items())
+    rows.append(("seconds", f"{found.seconds:.2f} ({parts})"))
+    for name, value in rows:
+        table.add_row(name, value)
+    console.print(table)
+    for note in target.notes:
+        console.print(f"note: {note}", style="dim")
+
+
+@app.command()
+def fetch(
+    name: Annotated[str, typer.Argument(help="smollm2")] = "smollm2",
+) -> None:
+    """Bring a model into the cache, so that a workshop can go on without a network."""
+    from .models import smollm2
+
+    if name != "smollm2":
+        raise ValueError(f"{name!r} cannot be fetched; known: smollm2. Toys are built in")
+    there = smollm2.is_cached()
+    folder = smollm2.fetch()
+    print(f"smollm2 {'was already' if there else 'is now'} in {folder}")
+
+
+@app.command()
+def doctor(as_json: Json = False) -> None:
+    """Report Python, packages, device, memory and cached models, and what to do about each problem."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from .doctor import PROBLEM, examine
+
+    findings = examine()
+    if as_json:
+        print(json.dumps([one.as_dict() for one in findings], ensure_ascii=False, indent=2))
+    else:
+        table = Table("what", "found", "status", "what to do", box=None, pad_edge=False)
+        styles = {"ok": "green", "note": "yellow", "problem": "bold red"}
+        for one in findings:
+            table.add_row(one.what, one.found, f"[{styles[one.status]}]{one.status}[/]", one.remedy)
+        Console().print(table)
+    if any(one.status == PROBLEM for one in findings):
+        raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""Looks at this machine: what is installed, what is cached, and what to do about each problem.
+
+Takes: nothing.  Returns: findings, each with a remedy where there is one.
+Must not know: the loop, drafters, pictures.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import shutil
+from dataclasses import asdict, dataclass
+
+OK, NOTE, PROBLEM = "ok", "note", "problem"
+_GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at. status: ok, note (works, but could be better) or problem (something will fail)."""
+
+    what: str
+    found: str
+    status: str = OK
+    remedy: str = ""
+
+    def as_dict(self) -> dict[str, str]:
+        return asdict(self)
+
+
+def examine() -> list[Finding]:
+    """Everything, in the order in which a reader would fix it."""
+    return [_python(), *_packages(), *_machine(), *_models()]
+
+
+def _python() -> Finding:
+    return Finding("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+
+
+def _packages() -> list[Finding]:
+    """Each pinned dependency whose installed version is outside its range, and the ones that matter most."""
+    from packaging.requirements import Requirement
+
+    found = []
+    shown = {"torch", "transformers", "jupyterlab", "ipywidgets", "matplotlib"}
+    for line in importlib.metadata.requires("mtp_tutorial") or ():
+        need = Requirement(line)
+        if need.marker is not None:  # an extra
+            continue
+        try:
+            version = importlib.metadata.version(need.name)
+        except importlib.metadata.PackageNotFoundError:
+            found.append(Finding(need.name, "missing", PROBLEM, f'run: pip install "{need.name}{need.specifier}"'))
+            continue
+        if version not in need.specifier and not need.specifier.contains(version, prereleases=True):
+            remedy = f'run: pip install "{need.name}{need.specifier}"'
+            found.append(Finding(need.name, f"{version}, outside {need.specifier}", PROBLEM, remedy))
+        elif need.name in shown:
+            found.append(Finding(need.name, version))
+    return found
+
+
+def _machine() -> list[Finding]:
+    import psutil
+    import torch
+
+    from .models import native_bf16
+
+    if torch.cuda.is_available():
+        where = torch.cuda.get_device_properties(0)
+        found = [Finding("device", f"cuda: {where.name}, {where.total_memory / _GIB:.0f} GiB")]
+        dtype = "bfloat16"
+    else:
+        remedy = ""
+        if shutil.which("nvidia-smi"):
+            remedy = "there is an NVIDIA driver, but this torch has no CUDA: install a CUDA build of torch"
+        found = [Finding("device", f"cpu, {torch.get_num_threads()} threads", NOTE if remedy else OK, remedy)]
+        dtype = "bfloat16" if native_bf16() else "float32"
+    found.append(Finding("dtype", f"smollm2 runs in {dtype}, toys in float64"))
+    memory = psutil.virtual_memory()
+    text = f"{memory.available / _GIB:.1f} GiB free of {memory.total / _GIB:.1f} GiB"
+    low = memory.available < 2 * _GIB
+    found.append(
+        Finding("memory", text, NOTE if low else OK, "smollm2 wants about 2 GiB: close other programs" if low else "")
+    )
+    return found
+
+
+def _models() -> list[Finding]:
+    from .models import NAMES, cache_dir, smollm2
+
+    base = cache_dir()
+    existing = next(path for path in (base, *base.parents) if path.exists())
+    free = shutil.disk_usage(existing).free
+    low = free < _GIB and not smollm2.is_cached()
+    found = [
+        Finding(
+            "model cache", f"{base}, {free / _GIB:.1f} GiB free", PROBLEM if low else OK,
+            "free 1 GiB, or set MTP_TUTORIAL_CACHE to a folder on another disk" if low else "",
+        ),
+        Finding("toys", ", ".join(name for name in NAMES if name.startswith("toy")) + " (built in)"),
+    ]  # fmt: skip
+    if smollm2.is_cached():
+        size = sum(path.stat().st_size for path in smollm2.folder().iterdir())
+        found.append(Finding("smollm2", f"cached, {size / 1e6:.0f} MB"))
+    elif smollm2.folder().exists():
+        found.append(Finding("smollm2", "damaged", PROBLEM, "run: mtp-tutorial fetch smollm2 (it is made anew)"))
+    else:
+        found.append(
+            Finding("smollm2", "not cached", NOTE, "run: mtp-tutorial fetch smollm2 (93 MB) while there is a network")
+        )
+    return [*found, *_hub()]
+
+
+def _hub() -> list[Finding]:
+    """Hugging Face models already on this disk."""
+    from huggingface_hub import scan_cache_dir
+    from huggingface_hub.errors import CacheNotFound
+
+    try:
+        repos = sorted(repo.repo_id for repo in scan_cache_dir().repos if repo.repo_type == "model")
+    except (CacheNotFound, OSError):
+        repos = []
+    shown = ", ".join(repos[:8]) + (f" and {len(repos) - 8} more" if len(repos) > 8 else "")
+    return [Finding("Hugging Face models", shown or "none cached")]

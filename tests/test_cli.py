@@ -1,0 +1,155 @@
+"""The command line: what it prints, what it refuses, and that its JSON is what the library returns."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+import mtp_tutorial as mt
+from mtp_tutorial import cli, doctor
+from mtp_tutorial.models import smollm2
+
+
+def run(*words: str, stdin: str | None = None):
+    return CliRunner().invoke(cli.app, list(words), input=stdin)
+
+
+TOY = ("generate", "--target", "toy", "--prompt", "the cat sat on", "--seed", "3", "-n", "12")
+
+
+def test_json_is_the_librarys_own_answer():
+    result = run(*TOY, "--drafter", "ngram", "-k", "2", "-t", "0.6", "--json")
+    found = json.loads(result.stdout)
+    target = mt.load("toy")
+    expected = mt.generate(
+        target, "the cat sat on", "ngram", num_speculative_tokens=2, seed=3, max_new_tokens=12,
+        sampling=mt.Sampling(temperature=0.6),
+    )  # fmt: skip
+    assert found["tokens"] == expected.tokens
+    assert found["text"] == expected.text
+    assert found["kinds"] == expected.kinds
+    assert found["target_calls"] == expected.target_calls == len(found["rounds"])
+    assert found["settings"]["sampling"]["temperature"] == 0.6
+
+
+def test_rates_that_do_not_exist_are_null_in_json():
+    found = json.loads(run(*TOY, "--json").stdout)
+    assert found["acceptance_rate"] is None
+    assert found["settings"]["drafter"] == "none"
+
+
+def test_text_shows_tokens_with_letters_and_a_summary():
+    result = run(*TOY, "--drafter", "oracle", "--accuracy", "0.5", "-t", "0")
+    assert result.exit_code == 0
+    for words in ("target calls", "acceptance rate", "mean acceptance length", "seconds", "recovered[R]"):
+        assert words in result.stdout
+
+
+def test_plain_decoding_shows_no_rates():
+    assert "acceptance" not in run(*TOY).stdout
+
+
+def test_rule_parameters_reach_the_rule():
+    found = json.loads(
+        run(*TOY, "--drafter", "ngram", "--rule", "relaxed", "--rule-param", "delta=0.5", "--json").stdout
+    )
+    assert found["settings"]["rule_params"] == {"delta": 0.5}
+
+
+def test_a_draft_model_is_named_by_its_own_option():
+    words = ("--target", "toy-beijing", "--drafter", "draft", "--draft-model", "toy-beijing-draft", "-t", "0", "--json")
+    found = json.loads(run("generate", "--prompt", "我想从北京开车去", "-n", "5", *words).stdout)
+    assert found["num_accepted"] > 0
+
+
+def test_a_prompt_can_come_from_standard_input():
+    found = json.loads(run("generate", "--target", "toy", "--prompt", "-", "-n", "3", "--json", stdin="the cat").stdout)
+    assert found["num_tokens"] == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--temperature", "-1"), "temperature=-1.0"),
+        (("--top-p", "0"), "top_p=0.0"),
+        (("-k", "65"), "num_speculative_tokens=65"),
+        (("--rule", "magic"), "known: greedy, rejection"),
+        (("--rule-param", "delta"), "write name=value"),
+        (("--rule-param", "delta=0.5"), "has no parameter 'delta'"),
+        (("--drafter", "magic"), "known: ngram, draft, oracle"),
+        (("--drafter", "draft"), "--draft-model"),
+        (("--target", "no-such-model"), "Known names: toy"),
+        (("--seed", "-4"), "seed=-4"),
+        (("--prompt", ""), "prompt is empty"),
+        (("-n", "0"), "max_new_tokens=0"),
+        (("--device", "abacus"), "unknown device"),
+        (("--dtype", "int3"), "unknown dtype"),
+    ],
+)
+def test_bad_input_is_refused_with_a_message_that_helps(words, said):
+    result = run(*TOY, *words)
+    assert isinstance(result.exception, ValueError)
+    assert said in str(result.exception)
+
+
+def test_bad_input_ends_with_one_clear_line_and_exit_code_2():
+    command = [sys.executable, "-m", "mtp_tutorial.cli", *TOY, "--temperature", "-1"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: temperature=-1.0")
+    assert result.stderr.count("\n") == 1
+
+
+def test_version_and_help():
+    assert run("--version").stdout.strip() == mt.__version__
+    listed = run("--help").stdout
+    for command in ("generate", "fetch", "doctor"):
+        assert command in listed
+
+
+# -- doctor and fetch -----------------------------------------------------------------------------------------------
+
+
+def test_doctor_reports_everything_a_reader_needs():
+    found = json.loads(run("doctor", "--json").stdout)
+    names = {one["what"] for one in found}
+    assert {"Python", "torch", "transformers", "device", "dtype", "memory", "model cache", "smollm2"} <= names
+    assert all(one["remedy"] for one in found if one["status"] == "problem")
+    assert "what to do" in run("doctor").stdout
+
+
+def test_doctor_says_what_to_do_about_a_missing_model(monkeypatch, tmp_path):
+    monkeypatch.setenv("MTP_TUTORIAL_CACHE", str(tmp_path))
+    finding = next(one for one in doctor.examine() if one.what == "smollm2")
+    assert (finding.status, finding.found) == ("note", "not cached")
+    assert "mtp-tutorial fetch smollm2" in finding.remedy
+
+
+def test_doctor_calls_a_damaged_model_a_problem_and_exits_with_1(monkeypatch, tmp_path):
+    monkeypatch.setenv("MTP_TUTORIAL_CACHE", str(tmp_path))
+    smollm2.folder().mkdir(parents=True)
+    (smollm2.folder() / "model.safetensors").write_bytes(b"half")
+    result = run("doctor", "--json")
+    assert result.exit_code == 1
+    assert any(one["what"] == "smollm2" and one["status"] == "problem" for one in json.loads(result.stdout))
+
+
+def test_doctor_names_a_package_outside_its_range(monkeypatch):
+    monkeypatch.setattr(doctor.importlib.metadata, "requires", lambda name: ["torch<1", "no-such-package>=2"])
+    found = {one.what: one for one in doctor.examine()}
+    assert found["torch"].status == "problem" and 'pip install "torch<1"' in found["torch"].remedy
+    assert found["no-such-package"].found == "missing"
+
+
+def test_fetch_knows_one_name_only():
+    assert "known: smollm2" in str(run("fetch", "gpt-17").exception)
+
+
+def test_fetch_of_a_cached_model_does_nothing(monkeypatch, tmp_path):
+    monkeypatch.setattr(smollm2, "is_cached", lambda: True)
+    monkeypatch.setattr(smollm2, "_download", lambda *a: pytest.fail("it should not download"))
+    assert "was already" in run("fetch", "smollm2").stdout
