@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "models": {"records", "sampling", "cache"},
     "drafters": {"records", "sampling", "cache", "models"},
     "decode": ENGINE - {"decode"},
+    "training": ENGINE - {"verify"},
     "lab": ENGINE,
     "show": ENGINE | {"lab"},
     "checks": ENGINE | {"lab"},

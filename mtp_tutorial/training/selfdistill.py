@@ -1,0 +1,177 @@
+"""Self-distilled text: the target answers the prompts, and a head is trained on what it said.
+
+Takes: a target, prompts, a folder.  Returns: shards of answers on disk.
+Must not know: heads, losses.
+
+A head that learns from the target's own words meets in training what it will meet when it drafts. The answers are
+made in batches and kept in shards; a run that was interrupted goes on where it stopped. Each shard is written to a
+temporary name and renamed.
+
+Ref: FastMTP, arXiv 2509.18362, section 3 (self-distilled data).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..decode import generate
+from ..models import Target
+from ..records import Sampling
+
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What decides the answers: change one and they are other answers."""
+
+    temperature: float = 0.8
+    max_new_tokens: int = 256
+    samples: int = 1  # answers a prompt
+    batch: int = 64
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One prompt and one answer, as token ids."""
+
+    id: str
+    kind: str
+    prompt: list[int]
+    answer: list[int]
+
+
+def read_prompts(folder: Path, split: str, kinds: Sequence[str] | None = None) -> list[dict[str, str]]:
+    """The prompts of ``data/prompts``: dicts with id, kind, split and prompt, in a fixed order.
+
+    Raises ValueError when the folder holds none of that split.
+    """
+    found = []
+    for path in sorted(Path(folder).glob("*.jsonl")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            one = json.loads(line)
+            if one["split"] == split and (kinds is None or one["kind"] in kinds):
+                found.append(one)
+    if not found:
+        raise ValueError(
+            f"no prompts of the split {split!r} in {folder}: expected *.jsonl files with id, kind, split, prompt"
+        )
+    return found
+
+
+def fingerprint(target: Target) -> str:
+    """A short hash of a target's weights: tells one target from another, whatever their names."""
+    digest = hashlib.sha256()
+    for name, weight in sorted(target.model.state_dict().items()):
+        flat = weight.detach().flatten()
+        digest.update(f"{name} {tuple(weight.shape)}".encode())
+        # bf16 values, so that the same weights hash alike in every dtype they were loaded in; a sample is enough.
+        digest.update(flat[:: max(1, len(flat) // 4096)].float().cpu().numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def make_answers(
+    target: Target,
+    prompts: Sequence[dict[str, str]],
+    folder: Path,
+    settings: Settings = Settings(),
+    progress: bool = True,
+) -> None:
+    """Answer each prompt ``settings.samples`` times into ``folder``; go on where an earlier run stopped.
+
+    Raises ValueError when the folder holds answers of another target, other prompts or other settings.
+    """
+    from tqdm.auto import tqdm
+
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    _claim(folder, target, prompts, settings)
+    # Neighbours in length share a batch, so that little of a prefill is padding; the seed goes with the answer.
+    jobs = [(one, sample) for sample in range(settings.samples) for one in prompts]
+    numbered = sorted(enumerate(jobs), key=lambda job: (job[1][1], len(job[1][0]["prompt"]), job[0]))
+    batches = [numbered[i : i + settings.batch] for i in range(0, len(numbered), settings.batch)]
+    silent = not progress or bool(os.environ.get("CI"))
+    for index, batch in enumerate(tqdm(batches, desc="answers", unit="batch", disable=silent or None)):
+        path = folder / f"shard-{index:05d}.npz"
+        if path.exists():
+            continue
+        found = generate(
+            target,
+            [one["prompt"] for _, (one, _) in batch],
+            sampling=Sampling(temperature=settings.temperature),
+            max_new_tokens=settings.max_new_tokens,
+            seed=[settings.seed + number for number, _ in batch],
+        )
+        _write(
+            path,
+            [
+                Answer(f"{one['id']}#{sample}", one["kind"], list(g.prompt_tokens), g.tokens)
+                for (_, (one, sample)), g in zip(batch, found, strict=True)
+            ],
+        )
+
+
+def read_answers(folder: Path) -> Iterator[Answer]:
+    """The answers of a folder, shard by shard."""
+    for path in sorted(Path(folder).glob("shard-*.npz")):
+        with np.load(path) as shard:
+            ids, kinds = shard["ids"].tolist(), shard["kinds"].tolist()
+            prompts = np.split(shard["prompts"].astype(np.int64), shard["prompt_ends"][:-1])
+            answers = np.split(shard["answers"].astype(np.int64), shard["answer_ends"][:-1])
+        for name, kind, prompt, answer in zip(ids, kinds, prompts, answers, strict=True):
+            yield Answer(name, kind, prompt.tolist(), answer.tolist())
+
+
+def _claim(folder: Path, target: Target, prompts: Sequence[dict[str, str]], settings: Settings) -> None:
+    """Write down whose answers these are, or check it."""
+    text = json.dumps([[one["id"], one["prompt"]] for one in prompts])
+    mine = {
+        "target": target.name,
+        "fingerprint": fingerprint(target),
+        "prompts": hashlib.sha256(text.encode()).hexdigest()[:16],
+        "settings": asdict(settings),
+    }
+    path = folder / MANIFEST
+    if path.exists():
+        theirs = json.loads(path.read_text())
+        for key, value in mine.items():
+            if theirs.get(key) != value:
+                raise ValueError(
+                    f"{folder} holds answers of another run: its {key} is {theirs.get(key)!r}, this run's {value!r}. "
+                    "Give another folder, or delete that one"
+                )
+        return
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(mine, indent=2) + "\n")
+    temporary.rename(path)
+
+
+def _write(path: Path, answers: list[Answer]) -> None:
+    """One shard: ids as uint32 (uint16 where they fit), texts one after another with the places where each ends."""
+
+    def joined(rows: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+        flat = np.concatenate([np.asarray(row) for row in rows])
+        small = np.uint16 if flat.max() < 1 << 16 else np.uint32
+        return flat.astype(small), np.cumsum([len(row) for row in rows])
+
+    prompts, prompt_ends = joined([one.prompt for one in answers])
+    texts, text_ends = joined([one.answer for one in answers])
+    temporary = path.with_name(path.stem + ".tmp.npz")
+    np.savez_compressed(
+        temporary,
+        ids=np.array([one.id for one in answers]),
+        kinds=np.array([one.kind for one in answers]),
+        prompts=prompts,
+        prompt_ends=prompt_ends,
+        answers=texts,
+        answer_ends=text_ends,
+    )
+    temporary.rename(path)

@@ -1,0 +1,100 @@
+"""Self-distilled answers: made in batches, kept in shards, gone on with after an interruption."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import mtp_tutorial as mt
+from mtp_tutorial.models import toys
+from mtp_tutorial.training import selfdistill
+from mtp_tutorial.training.selfdistill import Settings, fingerprint, make_answers, read_answers, read_prompts
+
+SETTINGS = Settings(temperature=0.8, max_new_tokens=12, samples=2, batch=3, seed=5)
+
+
+@pytest.fixture
+def toy():
+    return mt.load("toy")
+
+
+@pytest.fixture
+def prompts(tmp_path):
+    folder = tmp_path / "prompts"
+    folder.mkdir()
+    words = ["the cat", "a dog ran", "it sat", "then"]
+    rows = [{"id": f"t{i}", "kind": "prose", "split": "train", "prompt": w} for i, w in enumerate(words)]
+    rows.append({"id": "h0", "kind": "prose", "split": "heldout", "prompt": "under the"})
+    (folder / "prose.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    return folder
+
+
+def as_tuples(folder):
+    return [(one.id, one.kind, tuple(one.prompt), tuple(one.answer)) for one in read_answers(folder)]
+
+
+def test_splits_are_kept_apart(prompts):
+    assert [one["id"] for one in read_prompts(prompts, "train")] == ["t0", "t1", "t2", "t3"]
+    assert [one["id"] for one in read_prompts(prompts, "heldout")] == ["h0"]
+    with pytest.raises(ValueError, match="no prompts of the split 'test'"):
+        read_prompts(prompts, "test")
+
+
+def test_every_prompt_is_answered_as_often_as_asked_with_its_own_seed(toy, prompts, tmp_path):
+    train = read_prompts(prompts, "train")
+    make_answers(toy, train, tmp_path / "out", SETTINGS)
+    found = as_tuples(tmp_path / "out")
+    assert sorted(one[0] for one in found) == sorted(f"t{i}#{s}" for i in range(4) for s in range(2))
+    again = mt.generate(
+        toy, "the cat", sampling=mt.Sampling(temperature=0.8), max_new_tokens=12, seed=SETTINGS.seed + 4
+    )  # t0's second answer is job 4
+    assert next(one for one in found if one[0] == "t0#1")[3] == tuple(again.tokens)
+
+
+def test_an_interrupted_run_goes_on_and_ends_the_same(toy, prompts, tmp_path, monkeypatch):
+    train = read_prompts(prompts, "train")
+    make_answers(toy, train, tmp_path / "whole", SETTINGS)
+    calls = []
+    real = selfdistill.generate
+
+    def dies_in_the_second_batch(*args, **kwargs):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(selfdistill, "generate", dies_in_the_second_batch)
+    with pytest.raises(KeyboardInterrupt):
+        make_answers(toy, train, tmp_path / "halves", SETTINGS)
+    assert len(list((tmp_path / "halves").glob("shard-*.npz"))) == 1
+    make_answers(toy, train, tmp_path / "halves", SETTINGS)
+    assert as_tuples(tmp_path / "halves") == as_tuples(tmp_path / "whole")
+    assert len(calls) == 4  # the finished batch was not made again
+
+
+def test_a_folder_of_another_run_is_refused_and_left_alone(toy, prompts, tmp_path):
+    train = read_prompts(prompts, "train")
+    out = tmp_path / "out"
+    make_answers(toy, train, out, SETTINGS)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    with pytest.raises(ValueError, match="its settings is"):
+        make_answers(toy, train, out, Settings(temperature=1.0))
+    with pytest.raises(ValueError, match="its prompts is"):
+        make_answers(toy, train[:2], out, SETTINGS)
+    other = toys.make("toy", toy.tokenizer.words, toy.model.table.flip(0))
+    with pytest.raises(ValueError, match="its fingerprint is"):
+        make_answers(other, train, out, SETTINGS)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_a_fingerprint_tells_weights_apart_and_not_dtypes(toy):
+    assert fingerprint(toy) == fingerprint(mt.load("toy"))
+    assert fingerprint(toy) != fingerprint(mt.load("toy-beijing"))
+
+
+def test_small_ids_are_kept_in_two_bytes(toy, prompts, tmp_path):
+    make_answers(toy, read_prompts(prompts, "train"), tmp_path / "out", SETTINGS)
+    with np.load(next((tmp_path / "out").glob("shard-*.npz"))) as shard:
+        assert shard["answers"].dtype == np.uint16
