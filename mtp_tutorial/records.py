@@ -9,6 +9,7 @@ Shapes: B sequences, k draft tokens, V vocabulary.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -23,7 +24,7 @@ KINDS = ("prefill", "plain", "accepted", "recovered", "bonus")
 
 def _real(name: str, value: float, low: float, high: float, *, open_low: bool = False, what: str) -> None:
     """Raise ValueError unless ``value`` is a finite number in the given range."""
-    ok = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    ok = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
     if ok:
         ok = (value > low if open_low else value >= low) and value <= high
     if not ok:
@@ -102,7 +103,7 @@ class Draft:
 
     @classmethod
     def trusted(cls, tokens: Tensor, probs: Tensor | None = None) -> Draft:
-        """The same record without the checks, which would make the host wait for an accelerator. For the engine's loop."""
+        """The same record without the checks, which would make the host wait for an accelerator; for the loop."""
         draft = object.__new__(cls)
         object.__setattr__(draft, "tokens", tokens)
         object.__setattr__(draft, "probs", probs)

@@ -68,7 +68,9 @@ def probabilities_unchecked(
     if sampling.temperature == 0:
         one_hot = torch.zeros_like(x).scatter_(-1, x.argmax(-1, keepdim=True), 1.0)
         return one_hot + 0 * top
-    x = (x - top) / sampling.temperature  # the largest is 0 now: a tiny temperature cannot overflow
+    # The largest becomes 0, so that a tiny temperature cannot overflow; one the dtype can't hold is brought into range.
+    limits = torch.finfo(x.dtype)
+    x = (x - top) / min(max(sampling.temperature, limits.tiny), limits.max)
     vocabulary = x.shape[-1]
     if 0 < sampling.top_k < vocabulary:
         x = x.masked_fill(x < x.topk(sampling.top_k, dim=-1).values[..., -1:], -torch.inf)
@@ -77,7 +79,7 @@ def probabilities_unchecked(
         before = torch.zeros_like(ordered)
         before[..., 1:] = ordered.cumsum(-1)[..., :-1]
         # A token stays while the mass before it is below top_p: the smallest set whose mass reaches top_p.
-        cut = torch.zeros_like(before, dtype=torch.bool).scatter_(-1, ids, before >= sampling.top_p)
+        cut = torch.zeros_like(before, dtype=torch.bool).scatter_(-1, ids, before >= max(sampling.top_p, limits.tiny))
         x = x.masked_fill(cut, -torch.inf)
     probs = x.softmax(-1)
     if sampling.min_p > 0:
@@ -93,7 +95,7 @@ def _penalise(
     prompt_lengths: Tensor | None,
     draft: Tensor | Draft | None,
 ) -> Tensor:
-    """Repetition, then frequency and presence penalties. Ref: vLLM ``model_executor/layers/utils.py:apply_penalties``."""
+    """Repetition, then frequency and presence penalties. Ref: vLLM model_executor/layers/utils.py, apply_penalties."""
     if history is None and draft is None:
         raise ValueError(
             "penalties are on, but neither history nor draft was given: pass history=(B, N) ids, or turn them off"
@@ -105,10 +107,15 @@ def _penalise(
     output = torch.zeros(batch, rows, vocabulary, dtype=torch.int32, device=x.device)
     seen = output.bool()
     if history is not None:
-        if history.ndim != 2 or len(history) != batch:
-            raise ValueError(f"history must be (B, N) with B = {batch}, got {tuple(history.shape)}")
+        if not isinstance(history, Tensor) or history.ndim != 2 or len(history) != batch:
+            raise ValueError(
+                f"history must be an int64 tensor of shape (B, N) with B = {batch}, got {_describe(history)}"
+            )
         place = torch.arange(history.shape[1], device=x.device)
-        starts = torch.zeros(batch, device=x.device) if prompt_lengths is None else prompt_lengths.to(x.device)
+        starts = torch.zeros(batch) if prompt_lengths is None else torch.as_tensor(prompt_lengths)
+        if starts.shape != (batch,):
+            raise ValueError(f"prompt_lengths must be (B,) with B = {batch}, got {tuple(starts.shape)}")
+        starts = starts.to(x.device)
         said = _counts(history, vocabulary)
         output += _counts(history.masked_fill(place < starts[:, None], -1), vocabulary)[:, None]
         seen |= (said > 0)[:, None]
@@ -121,7 +128,8 @@ def _penalise(
     seen |= output > 0
     r = sampling.repetition_penalty
     x = torch.where(seen, torch.where(x > 0, x / r, x * r), x)
-    x = x - sampling.frequency_penalty * output - sampling.presence_penalty * (output > 0)
+    count = output.to(x.dtype)  # a Python number times an integer tensor would be rounded to float32
+    x = x - sampling.frequency_penalty * count - sampling.presence_penalty * (count > 0).to(x.dtype)
     return x.reshape(logits.shape)
 
 
@@ -155,7 +163,7 @@ def inverse_cdf(weights: Tensor, uniforms: Tensor) -> Tensor:
 def exponential_race(probs: Tensor, noise: Tensor) -> Tensor:
     """argmax of ``probs / noise`` with noise ~ Exp(1): the same law as ``inverse_cdf``. Returns (…) int64.
 
-    Each token is a runner whose finishing time noise/p is exponential with rate p; the first one wins with probability p.
+    Each token is a runner whose finishing time noise/p is exponential with rate p; it comes first with probability p.
     Ref: vLLM ``v1/sample/ops/topk_topp_sampler.py:random_sample``.
     """
     return (probs / noise.clamp_min(torch.finfo(noise.dtype).tiny)).argmax(-1)

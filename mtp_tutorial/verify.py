@@ -88,7 +88,8 @@ def _ratio(draft: Draft, target_probs: Tensor) -> Tensor:
     if draft.probs is None:
         return p
     q = at_draft(draft.probs, draft)
-    return torch.where(q > 0, p / q, 0.0)
+    ratio = torch.where(q > 0, p / q, 0.0)
+    return ratio.clamp_max(torch.finfo(ratio.dtype).max)  # an overflow to inf would make block's 0 · inf a NaN
 
 
 # -- The rules ------------------------------------------------------------------------------------------------------
@@ -127,7 +128,7 @@ def target_only(
 
 
 def block_quantities(draft: Draft, target_probs: Tensor) -> tuple[Tensor, Tensor]:
-    """(B, k+1) r and (B, k) h of block verification: r[:, i] belongs to the first i draft tokens, h[:, i-1] passes them.
+    """(B, k+1) r and (B, k) h of block verification: r[:, i] is for the first i draft tokens, h[:, i-1] passes them.
 
     Ref: arXiv 2403.10444, algorithm 2.
     """
@@ -388,5 +389,5 @@ def _check_rows(name: str, rows: Tensor) -> None:
         raise ValueError(f"{name} holds NaN in a row that is used: look for an overflow in the model that made it")
     if bool((rows < 0).any()) or bool(((rows.sum(-1) - 1).abs() > 0.01).any()):
         raise ValueError(
-            f"{name} holds a row that is no distribution (negative, or its sum is not 1): pass probabilities, not logits"
+            f"{name} holds a row that is no distribution (negative, or sum not 1): pass probabilities, not logits"
         )

@@ -5,11 +5,13 @@ Must not know: models and drafters; a law is about distributions only.
 
 How: a rule is a function of its uniforms that is constant on boxes. The rule names the breakpoints of each
 uniform, the boxes between them are listed, the rule is run inside each, and the box's volume is added to what it
-emitted. Two random points of each box must agree, so that a forgotten breakpoint cannot go unnoticed.
+emitted. Random points of each box must agree (two at least, many where the boxes are few), so that a forgotten
+breakpoint cannot go unnoticed.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator
 
@@ -17,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ..records import Draft, Verdict
-from ..verify import Rule, get_rule, verify
+from ..verify import Rule, _check_rows, get_rule, verify
 
 Law = dict[tuple[int, ...], float]
 Rows = Tensor | Callable[[tuple[int, ...]], Tensor]
@@ -25,6 +27,7 @@ Rows = Tensor | Callable[[tuple[int, ...]], Tensor]
 #: Breakpoints closer than this are one: between them the rule's own rounding decides.
 _MERGE = 1e-14
 _CHUNK = 1 << 15  # boxes evaluated at a time
+_LOOKS = 1 << 8  # points evaluated at least
 
 
 def output_law(rule: str | Rule, draft: Draft, target_probs: Rows, **params: float) -> Law:
@@ -79,14 +82,30 @@ def marginal(law: Law, position: int = 0) -> dict[int, float]:
 
 
 def _as_rows(rows: Rows) -> Callable[[tuple[int, ...]], Tensor]:
-    """A tensor of rows by position, or a callable, as one callable prefix → (V,) float64."""
+    """A tensor of rows by position, or a callable, as one callable prefix → (V,) float64. Each row is checked."""
+
+    @functools.cache
+    def row(prefix: tuple[int, ...]) -> Tensor:
+        found = find(prefix)
+        _check_rows(f"rows({prefix})", found)
+        return found
+
     if isinstance(rows, Tensor):
         table = rows.squeeze(0) if rows.ndim == 3 else rows
         if table.ndim != 2:
             raise ValueError(f"target_probs must be (1, k+1, V) or (k+1, V) for an exact law, got {tuple(rows.shape)}")
         table = table.to(torch.float64)
-        return lambda prefix: table[len(prefix)]
-    return lambda prefix: torch.as_tensor(rows(prefix), dtype=torch.float64)
+
+        def find(prefix: tuple[int, ...]) -> Tensor:
+            if len(prefix) >= len(table):
+                raise ValueError(f"a row for position {len(prefix)} is needed, but {len(table)} rows were given")
+            return table[len(prefix)]
+    else:
+
+        def find(prefix: tuple[int, ...]) -> Tensor:
+            return torch.as_tensor(rows(prefix), dtype=torch.float64)
+
+    return row
 
 
 def _continuations(
@@ -151,23 +170,22 @@ def _edges(found: Tensor) -> Tensor:
 def _agreed(
     rule: Rule, draft: Draft, target: Tensor, low: Tensor, width: Tensor, params: dict, generator: torch.Generator
 ) -> Verdict:
-    """The verdict in each box, found at two random points that must agree."""
+    """The verdict in each box, found at random points that must agree."""
     n, k = len(low), draft.tokens.shape[1]
-    tokens = draft.tokens.expand(n, k)
-    probs = None if draft.probs is None else draft.probs.expand(n, -1, -1)
-    many = Draft.trusted(tokens, probs)
-    verdicts = []
-    for _ in range(2):
-        # Not at the very edge of a box, where rounding decides.
-        inside = torch.rand(low.shape, generator=generator, dtype=torch.float64) * 0.9 + 0.05
-        uniforms = (low + width * inside).reshape(n, k + 1, 2)
-        verdicts.append(rule.decide(many, target.expand(n, -1, -1), uniforms, **params))
-    differs = (verdicts[0].tokens != verdicts[1].tokens).any(1)
-    if bool(differs.any()):
+    looks = max(2, _LOOKS // n)
+    tokens = draft.tokens.expand(looks * n, k)
+    probs = None if draft.probs is None else draft.probs.expand(looks * n, -1, -1)
+    # Not at the very edge of a box, where rounding decides.
+    edge = (1e-13 / width).clamp_max(0.45)
+    inside = edge + (1 - 2 * edge) * torch.rand(looks, *low.shape, generator=generator, dtype=torch.float64)
+    uniforms = (low + width * inside).reshape(looks * n, k + 1, 2)
+    verdict = rule.decide(Draft.trusted(tokens, probs), target.expand(looks * n, -1, -1), uniforms, **params)
+    seen = verdict.tokens.view(looks, n, k + 1)
+    if bool((seen != seen[0]).any()):
         raise ValueError(
             f"rule {rule.name!r} is not constant between its breakpoints: it must name every point where it changes"
         )
-    return verdicts[0]
+    return Verdict(verdict.tokens[:n], verdict.num_accepted[:n], verdict.bonus[:n])
 
 
 def _grouped(verdict: Verdict, volume: Tensor) -> Iterator[tuple[tuple[int, ...], float]]:
