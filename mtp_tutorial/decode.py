@@ -182,12 +182,14 @@ class _Engine:
         if isinstance(max_new_tokens, bool) or not isinstance(max_new_tokens, int) or max_new_tokens < 1:
             raise ValueError(f"max_new_tokens={max_new_tokens!r}: use a whole number, 1 or more")
         self.max_new_tokens = max_new_tokens
-        self.stop = (stop,) if isinstance(stop, str) else tuple(stop)
+        self.stop = (stop,) if isinstance(stop, str) else tuple(stop) if isinstance(stop, (list, tuple)) else (stop,)
         if any(not isinstance(text, str) or not text for text in self.stop):
-            raise ValueError(f"stop={stop!r}: use strings that are not empty")
+            raise ValueError(f"stop={stop!r}: use a string that is not empty, or a list of those; () for none")
         self.eos_ids = frozenset() if ignore_eos else target.eos_ids
         self.hooks = Hooks() if hooks is None else hooks
         self.drafter = load_drafter(drafter, target) if isinstance(drafter, str) else drafter
+        if self.drafter is not None and not hasattr(self.drafter, "propose"):
+            raise ValueError(f"drafter={drafter!r}: use None, a name that load_drafter knows, or what it returned")
         if self.drafter is not None and self.drafter.vocab_size not in (None, target.vocab_size):
             raise ValueError(
                 f"the drafter has a vocabulary of {self.drafter.vocab_size} tokens, {target.name} one of "
@@ -305,7 +307,9 @@ class _Engine:
         rows = torch.arange(target_probs.shape[1], device=p.device)
         used = rows <= torch.tensor(drafted, device=p.device)[:, None]
         bad = (target_probs.sum(-1).isnan() & used).any(1, keepdim=True)  # a NaN anywhere in a row makes its sum NaN
-        columns = [verdict.tokens, verdict.num_accepted[:, None], verdict.bonus[:, None], bad, draft.tokens, p, q]
+        lost = q.isnan().any(1, keepdim=True)  # the drafter's: a NaN makes its whole row NaN
+        flags = [verdict.num_accepted[:, None], verdict.bonus[:, None], bad, lost]
+        columns = [verdict.tokens, *flags, draft.tokens, p, q]
         packed = torch.cat([column.to(torch.float64) for column in columns], 1).cpu()
         parts = packed.split([column.shape[1] for column in columns], 1)
         if self.hooks.check_nan and bool(parts[3].any()):
@@ -313,8 +317,12 @@ class _Engine:
                 f"{self.target.name} gave logits that make no distribution (NaN, +inf, or a row all -inf) after "
                 f"{sum(len(s.tokens) for s in self.live)} new tokens: look for an overflow; a wider dtype may do"
             )
+        if self.hooks.check_nan and bool(parts[4].any()):
+            raise ValueError(
+                "the drafter gave probabilities that hold NaN: look for an overflow in its model; a wider dtype may do"
+            )
         host = Verdict(parts[0].long(), parts[1].long()[:, 0], parts[2].bool()[:, 0])
-        draft_tokens, p, q = parts[4].long().tolist(), parts[5].tolist(), parts[6].tolist()
+        draft_tokens, p, q = parts[5].long().tolist(), parts[6].tolist(), parts[7].tolist()
         return host, {"drafted": drafted, "tokens": draft_tokens, "p": p, "q": q, "uniforms": uniforms.tolist()}
 
     def _record(self, before: list[int], written: list[int], verdict: Verdict, facts: dict) -> list[Round]:

@@ -24,7 +24,7 @@ def load_drafter(name: str, target: Target, **options) -> Drafter:
     ``"ngram"`` (max_ngram=3, min_ngram=1), ``"draft"`` (model=, temperature=0), ``"oracle"`` (continuation=None,
     accuracy=1). Raises ValueError for an unknown name or option, or a vocabulary that is not the target's.
     """
-    if name not in DRAFTERS:
+    if not isinstance(name, str) or name not in DRAFTERS:
         raise ValueError(f"unknown drafter {name!r}; known: {', '.join(DRAFTERS)}")
     if not isinstance(target, Target):
         raise ValueError(f"a drafter is made for a target: pass what mt.load returned, not {type(target).__name__}")

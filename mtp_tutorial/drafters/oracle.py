@@ -38,8 +38,15 @@ class OracleDrafter:
         self.recordings = [_Recording(target, prompt) for prompt in prompts]
         if self.continuation is not None:
             for recording, ids in zip(self.recordings, _one_each(self.continuation, len(prompts)), strict=True):
-                recording.ids, recording.open = ids, False
+                recording.ids, recording.open = self._checked(ids), False
         self.said = [0] * len(prompts)
+
+    def _checked(self, ids: list[int]) -> list[int]:
+        """The ids, if all are in the target's vocabulary."""
+        for token in ids:
+            if not isinstance(token, int) or not 0 <= token < self.vocab_size:
+                raise ValueError(f"the oracle's continuation holds {token!r}: use ids from 0 to {self.vocab_size - 1}")
+        return ids
 
     def propose(self, k: Tensor, sampling: Sampling, uniforms: Tensor) -> Draft:
         rows = []
@@ -88,10 +95,17 @@ def _one_each(continuation: object, batch: int) -> list[list[int]]:
     """One list of ids a sequence. Raises ValueError when the number does not fit."""
     if isinstance(continuation, Generation):
         return [list(continuation.tokens)] * batch
+    if isinstance(continuation, Tensor):
+        continuation = continuation.tolist()
+    if not isinstance(continuation, (list, tuple)):
+        raise ValueError(
+            f"the oracle's continuation is a Generation, a list of ids, or a list of those; got "
+            f"{type(continuation).__name__}"
+        )
     items = list(continuation)
     if all(isinstance(item, int) for item in items):
         return [items] * batch
-    lists = [list(item.tokens if isinstance(item, Generation) else item) for item in items]
+    lists = [list(item.tokens) if isinstance(item, Generation) else _one_each(item, 1)[0] for item in items]
     if len(lists) != batch:
         raise ValueError(f"the oracle was given {len(lists)} continuations for {batch} prompts: give one each")
     return lists

@@ -85,7 +85,7 @@ def _device(device: str | torch.device | None, default: str | None) -> torch.dev
         return torch.device(default or ("cuda" if torch.cuda.is_available() else "cpu"))
     try:
         chosen = torch.device(device)
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         raise ValueError(f"unknown device {device!r}: use 'cpu', 'cuda' or 'cuda:0'") from error
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(
@@ -104,15 +104,17 @@ def _dtype(dtype: torch.dtype | str | None) -> torch.dtype | None:
 
 
 def _from_pretrained(source: str | Path, name: str, device: torch.device, dtype: torch.dtype, options: dict):
+    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=options.get("local_files_only", False))
         model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
         why = str(error).splitlines()[0][:200]
         raise FetchError(
-            f"unknown model {name!r}, or it cannot be reached ({why}). Known names: {', '.join(NAMES)}; else give a "
-            "local folder made by save_pretrained, or a Hugging Face id as owner/name with the network up"
+            f"unknown model {name!r}, or it is damaged or cannot be reached ({why}). Known names: "
+            f"{', '.join(NAMES)}; else give a local folder made by save_pretrained, or a Hugging Face id as owner/name "
+            "with the network up"
         ) from error
     return (model if "device_map" in options else model.to(device)), tokenizer

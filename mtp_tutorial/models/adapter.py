@@ -57,13 +57,18 @@ def text_config(model: torch.nn.Module):
 
 
 def check_supported(name: str, model: torch.nn.Module) -> None:
-    """Raise ValueError for a model whose layers a counter cannot roll back."""
+    """Raise ValueError for a model whose layers a counter cannot roll back, or that counts positions from a mask."""
     unknown = set(getattr(text_config(model), "layer_types", None) or ()) - _KNOWN_LAYERS
     if unknown or getattr(model, "_is_stateful", False):
         kinds = ", ".join(sorted(unknown)) or "recurrent state"
         raise ValueError(
             f"{name} has layers of the kind {kinds}: their state cannot be rolled back by moving a counter, so this "
             "library cannot decode with it. Use a model with attention layers only"
+        )
+    if getattr(text_config(model), "alibi", False) or text_config(model).model_type == "bloom":
+        raise ValueError(
+            f"{name} has ALiBi positions, which its model derives from a mask of another shape than a slot cache "
+            "gives: this library cannot decode with it. Use a model with rotary or learned positions"
         )
 
 

@@ -65,6 +65,8 @@ def fetch(progress: bool | None = None) -> Path:
         return folder()
     if progress is None:
         progress = not (os.environ.get("CI") or os.environ.get("TQDM_DISABLE"))
+    from safetensors import SafetensorError
+
     base = cache_dir()
     try:
         base.mkdir(parents=True, exist_ok=True)
@@ -77,12 +79,14 @@ def fetch(progress: bool | None = None) -> Path:
             ready = work / "ready"
             _convert(source, ready)
             _write_manifest(ready)
+            if is_cached():  # another process was faster
+                return folder()
             if folder().exists():  # left damaged by something else
                 shutil.rmtree(folder())
             ready.rename(folder())
     except FetchError:
         raise
-    except OSError as error:
+    except (OSError, SafetensorError) as error:  # safetensors reports a full disk in its own way
         raise FetchError(
             f"could not keep smollm2 under {base}: {error}. It needs about 600 MB free while it is made and 270 MB "
             "after. Free some space, or set MTP_TUTORIAL_CACHE to another folder, and run the same command again"
@@ -115,7 +119,9 @@ def _run_with_bar(command: list[str], progress: bool) -> list[str]:
 
     lines = []
     with (
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process,
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        ) as process,
         tqdm(desc="SmolLM2", unit="B", unit_scale=True, disable=not progress) as bar,
     ):
         for line in process.stdout:

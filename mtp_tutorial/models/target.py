@@ -87,17 +87,24 @@ class Target:
         if isinstance(prompt, str):
             if not prompt:
                 raise ValueError("the prompt is empty: give at least one character")
+            if self.tokenizer is None:
+                raise ValueError(f"{self.name} came without a tokenizer: give a list of ids instead of a string")
             if chat and self.is_chat:
                 prompt = [{"role": "user", "content": prompt}]
             else:
                 return self._checked(list(self.tokenizer(prompt)["input_ids"]))
-        prompt = prompt.tolist() if isinstance(prompt, Tensor) else list(prompt)
+        prompt = prompt.tolist() if isinstance(prompt, Tensor) else prompt
+        if not isinstance(prompt, (list, tuple)):
+            raise ValueError(f"a prompt is a string, messages, or a list of ids; got {type(prompt).__name__}")
+        prompt = list(prompt)
         if prompt and isinstance(prompt[0], dict):
             if not self.is_chat:
                 raise ValueError(f"{self.name} has no chat template: give a string or token ids instead of messages")
+            from jinja2 import TemplateError
+
             try:
                 text = self.tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
-            except (KeyError, TypeError, AttributeError) as error:
+            except (KeyError, TypeError, AttributeError, TemplateError) as error:
                 raise ValueError('each message must be a dict such as {"role": "user", "content": "…"}') from error
             return self._checked(list(self.tokenizer(text, add_special_tokens=False)["input_ids"]))
         return self._checked(prompt)
@@ -118,7 +125,9 @@ class Target:
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of the ids, special tokens left out."""
+        """The text of the ids, special tokens left out. Without a tokenizer: the ids themselves."""
+        if self.tokenizer is None:
+            return " ".join(map(str, ids))
         return self.tokenizer.decode(list(ids), skip_special_tokens=True)
 
     def pieces(self, ids: Sequence[int]) -> tuple[str, ...]:
@@ -127,6 +136,8 @@ class Target:
         A token that holds only part of a character adds nothing; the one that completes it adds the character.
         """
         ids, found = list(ids), []
+        if self.tokenizer is None:
+            return tuple(f" {token}" if place else str(token) for place, token in enumerate(ids))
         start = read = 0  # decode a short stretch only: from a token whose text is settled
         for end in range(1, len(ids) + 1):
             before = self.tokenizer.decode(ids[start:read])

@@ -38,7 +38,8 @@ class ToyModel(torch.nn.Module):
         if bool((table < 0).any()) or bool(((table.sum(-1) - 1).abs() > 1e-9).any()):
             raise ValueError("each row of a toy's table must be a distribution: not negative, with sum 1")
         self.table = table
-        logits = table.clamp_min(1e-300).log().masked_fill(table == 0, _NEVER).reshape(-1, vocabulary)
+        never = max(_NEVER, torch.finfo(table.dtype).min)
+        logits = table.log().masked_fill(table == 0, never).reshape(-1, vocabulary)
         self.embed_tokens = torch.nn.Embedding.from_pretrained(torch.eye(vocabulary, dtype=table.dtype))
         self.lm_head = torch.nn.Linear(*logits.shape, bias=False, dtype=table.dtype)
         self.lm_head.weight = torch.nn.Parameter(logits.T.contiguous(), requires_grad=False)
