@@ -199,9 +199,14 @@ def test_the_panels_step(generation, laws):
         "accept": panels.accept_panel(),
         "law": panels.law_panel(laws),
     }
-    assert made["mask"].set(step=9, k=1, length=2).data()[1]["sees"] == [0, 1, 2, 3]
-    assert made["cache"].set(step=6).data()[-1]["token"] == 11
-    assert made["round"].set(step=2).data()[0]["verdict"] == "accepted"
-    assert made["accept"].set(coin=0.9, draw=0.9).data()[2]["emitted"]
-    assert set(made["law"].set(law="relaxed").data()[0]) == {"sequence", "plain", "relaxed"}
+    made["mask"].set(step=9, k=1, length=2)
+    assert made["mask"].data()[1]["sees"] == [0, 1, 2, 3]
+    made["cache"].set(step=6)
+    assert made["cache"].data()[-1]["token"] == 11
+    made["round"].set(step=2)
+    assert made["round"].data()[0]["verdict"] == "accepted"
+    made["accept"].set(coin=0.9, draw=0.9)
+    assert made["accept"].data()[2]["emitted"]
+    made["law"].set(law="relaxed")
+    assert set(made["law"].data()[0]) == {"sequence", "plain", "relaxed"}
     assert not any(panel.errors.outputs for panel in made.values())

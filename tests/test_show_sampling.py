@@ -71,11 +71,15 @@ def test_a_histogram_needs_a_distribution():
 
 def test_the_panels_move():
     segment = panels.segment_panel(labels=["hǎo", "de"])
-    assert segment.set(u=0.9).data()[1]["chosen"] is True
-    assert segment.set(temperature=0.0).data()[0]["chosen"] is True
+    segment.set(u=0.9)
+    assert segment.data()[1]["chosen"] is True
+    segment.set(temperature=0.0)
+    assert segment.data()[0]["chosen"] is True
     filters = panels.filter_panel([3, 2, 1, 0], top_p=0.9)
     assert sum(column(filters.data(), "kept")) == 3
-    assert sum(column(filters.set(top_k=1).data(), "kept")) == 1
+    filters.set(top_k=1)
+    assert sum(column(filters.data(), "kept")) == 1
     samplers = panels.sampler_panel([0.5, 0.3, 0.2])
-    assert sum(samplers.set(n=300).data()[0]["counts"]) == 300
+    samplers.set(n=300)
+    assert sum(samplers.data()[0]["counts"]) == 300
     assert not any(panel.errors.outputs for panel in (segment, filters, samplers))

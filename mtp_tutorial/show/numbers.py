@@ -32,7 +32,7 @@ def as_probs(values: Any, name: str = "probs") -> list[float]:
 def names(labels: Sequence[str] | None, count: int) -> list[str]:
     """A name for each of ``count`` tokens: the labels, or the ids. Raises ValueError when there are too few labels."""
     if labels is None:
-        return [str(i) for i in range(count)]
+        return [f"#{i}" for i in range(count)]
     if len(labels) < count:
         raise ValueError(f"{len(labels)} labels for {count} tokens: give one for each token")
     return [str(label) for label in labels[:count]]

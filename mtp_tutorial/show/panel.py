@@ -8,6 +8,7 @@ Must not know: what is drawn.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import Any
 
 import ipywidgets as widgets
@@ -70,10 +71,13 @@ class Panel(widgets.VBox):
         self._drawn = self.values
         self._drawing: Drawing = render(draw, {**self._fixed, **self._drawn}, *self._size)
         self._holding = False
-        box = widgets.Layout(width=f"{width}px", height=f"{self._size[1]}px", min_height=f"{self._size[1]}px")
+        tall = f"{self._size[1]}px"  # fixed, so that the page does not jump; a narrow page shrinks what lies inside
+        box = widgets.Layout(width=f"{width}px", height=tall, min_height=tall, object_fit="contain")
         self.image = widgets.Image(format="png", layout=box)
+        # ipywidgets gives its images no alternative text: a screen reader reads these unseen words after each change.
+        self.words = widgets.HTML(layout=widgets.Layout(height="1px", margin="0", overflow="hidden"))
         self.errors = widgets.Output()
-        super().__init__([*self._controls.values(), self.image, self.errors])
+        super().__init__([*self._controls.values(), self.image, self.words, self.errors])
         self._show()
         for control in self._controls.values():
             control.observe(self._changed, names="value")
@@ -97,7 +101,7 @@ class Panel(widgets.VBox):
         """The numbers behind the picture as it is now."""
         return self._drawing.rows
 
-    def set(self, **values: Any) -> Panel:
+    def set(self, **values: Any) -> None:
         """Move several controls and draw once. Raises ValueError on an unknown name, or a value out of range."""
         for name in values:
             if name not in self._controls:
@@ -114,7 +118,6 @@ class Panel(widgets.VBox):
         finally:
             self._holding = False
         self.redraw()
-        return self
 
     def _move(self, name: str, value: Any) -> None:
         control = self._controls[name]
@@ -150,7 +153,7 @@ class Panel(widgets.VBox):
     def _show(self) -> None:
         if self.errors.outputs:
             self.errors.outputs = ()
-        self.image.tooltip = self._drawing.alt
+        self.words.value = f'<div role="status">{escape(self._drawing.alt)}</div>'
         self.image.value = self._drawing.png
 
     def __repr__(self) -> str:

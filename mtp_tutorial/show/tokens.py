@@ -86,7 +86,7 @@ def _html(mark: Mark) -> str:
     """One mark as HTML. Inline styles, as some pages drop style sheets; ``<u>``, ``<s>`` and letters survive there."""
     style = look(mark.kind)
     line = "line-through" if style.underline == "line-through" else "underline"
-    css = f"background:{style.color}33;border-radius:3px;padding:1px 0"
+    css = f"background:{style.color}33;border-radius:3px;padding:1px 0;margin:0 1px"
     if style.underline != "none":
         drawn = "" if line == "line-through" else f" {style.underline}"
         css += f";text-decoration:{line}{drawn} {style.color};text-underline-offset:4px"
