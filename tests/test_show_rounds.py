@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+import mtp_tutorial as mt
 from mtp_tutorial.lab.exact import output_law, plain_law
 from mtp_tutorial.records import Draft, Generation, Round
 from mtp_tutorial.show import panels
@@ -14,6 +15,7 @@ from mtp_tutorial.show.plots_cache import cache_stages, draw_cache, draw_mask
 from mtp_tutorial.show.plots_laws import compare, draw_laws
 from mtp_tutorial.show.plots_rounds import draw_round, draw_timeline, verdicts
 from mtp_tutorial.show.plots_verify import draw_accept, judge
+from mtp_tutorial.show.tokens import show_tokens
 
 
 def column(rows, name):
@@ -74,6 +76,20 @@ def test_drafts_past_the_end_of_the_text_leave_unnamed_slots():
     stages = cache_stages(Generation([5, 6], "ab", rounds, (1,)))
     assert stages[1].tokens == (1, 5, 6, -1, -1) and stages[2].states[3:] == ("stale", "stale")
     assert figure(draw_cache, generation=Generation([5, 6], "ab", rounds, (1,)), step=2).data[3]["token"] == -1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_committed_slots_of_a_real_run_are_the_text(seed):
+    target = mt.load("toy")
+    drafter = mt.load_drafter("ngram", target)
+    g = mt.generate(target, "the cat sat on the mat . the", drafter=drafter, max_new_tokens=12, seed=seed)
+    said = [*g.prompt_tokens, *g.tokens]
+    for stage in cache_stages(g):
+        assert list(stage.tokens[: stage.counter]) == said[: stage.counter]
+    for step, one in enumerate(g.rounds):
+        rows = figure(draw_round, generation=g, step=step, labels=target.tokenizer.words).data
+        assert len(rows) == one.num_drafted
+    assert len(str(show_tokens(g))) >= len(g.text)
 
 
 def test_a_round_with_its_coins(generation):

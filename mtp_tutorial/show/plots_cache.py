@@ -13,6 +13,8 @@ from .colors import INK, LOOKS
 from .numbers import Labels, headline, namer, short
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..records import Generation
 
 _COMMITTED, _DRAFT, _STALE, _UNUSED = "committed", "draft", "stale", "unused"
@@ -153,7 +155,7 @@ def draw_cache(
                 _box(axes, slot, y, _UNUSED, linestyle=":")
                 continue
             edge = {"edgecolor": LOOKS["recovered"].color, "linewidth": 2.2} if slot in stage.overwritten else {}
-            _box(axes, slot, y, stage.states[slot], short(name(stage.tokens[slot]), 6), **edge)
+            _box(axes, slot, y, stage.states[slot], _slot_name(stage.tokens[slot], name), **edge)
         axes.plot([stage.counter] * 2, [y - 0.48, y + 0.48], color=INK, linewidth=3.5, solid_capstyle="butt")
     stage = shown[-1]
     axes.set_yticks([-i for i in range(len(shown))], [s.words for s in shown], fontsize=10)
@@ -178,12 +180,18 @@ def draw_cache(
     ]
 
 
+def _slot_name(token: int, name: Callable[[int], str]) -> str:
+    return short(name(token), 6) if token >= 0 else "…"
+
+
 def _story(stage: Stage) -> str:
     """What the moment shows, in one sentence."""
     fresh, stale = stage.states.count(_DRAFT), stage.states.count(_STALE)
     if fresh:
         over = f", {len(stage.overwritten)} of them over rejected tokens" if stage.overwritten else ""
         return f"{stage.words}: slots written: {fresh}{over}; the counter still says {stage.counter}"
+    if -1 in stage.tokens:
+        return f"{stage.words}: the text ends here, and what was drafted past its end is not kept"
     if stale:
         slots = (
             "the slot beyond it holds a rejected token"
