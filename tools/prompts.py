@@ -193,24 +193,26 @@ def build(folder: Path) -> dict[str, bytes]:
     }
     readme = folder / "README.md"
     if readme.exists():
-        before, rest = readme.read_text(encoding="utf-8").split(BEGIN)
-        after = rest.split(END)[1]
+        text = readme.read_text(encoding="utf-8")
+        if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
+            raise ValueError(f"{readme}: expected the lines {BEGIN} and {END} once each, for the table")
+        before, after = text[: text.index(BEGIN)], text[text.index(END) + len(END) :]
         counts = {kind: len(read(source / f"{kind}.txt")["templates"]) for kind in records}
         files["README.md"] = f"{before}{BEGIN}\n{table(records, files, counts)}\n{END}{after}".encode()
     return files
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write the whole file or nothing: a temporary file beside it, then one rename."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
-        try:
+    """Write the whole file or nothing: a new file beside it, then one rename."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
             file.write(content)
-            file.flush()
-            os.fchmod(file.fileno(), 0o644)
-            os.replace(file.name, path)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
 
 
 def main(arguments: list[str] | None = None) -> int:
