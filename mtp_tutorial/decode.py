@@ -334,7 +334,7 @@ class _Engine:
         for row, (sequence, count) in enumerate(zip(self.live, emitted, strict=True)):
             k = facts["drafted"][row]
             accepted = min(int(verdict.num_accepted[row]), count)
-            drafted = min(k, count)  # what lies past the end of the text was not drafted
+            drafted = min(k, count) if sequence.finish_reason else k  # what lies past the end was not drafted
             first = not sequence.rounds
             last = "prefill" if first else "plain" if k == 0 else "bonus" if bool(verdict.bonus[row]) else "recovered"
             after.append(written[row] - k + accepted)
