@@ -6,6 +6,7 @@ import pytest
 
 from mtp_tutorial.show import panels
 from mtp_tutorial.show.picture import figure
+from mtp_tutorial.show.plots_race import draw_race
 from mtp_tutorial.show.plots_sampling import chi_square, draw_filters, draw_histogram, draw_segment, sampler_draws
 
 
@@ -39,10 +40,22 @@ def test_filters_keep_what_the_pipeline_keeps():
 
 def test_the_histogram_tells_a_right_sampler_from_a_wrong_one():
     p = [0.5, 0.3, 0.2]
-    rows = figure(draw_histogram, probs=p, draws={**sampler_draws(p, 2000, seed=1), "always 0": [0] * 2000}).data
+    picture = figure(draw_histogram, probs=p, draws={**sampler_draws(p, 2000, seed=1), "always 0": [0] * 2000})
+    rows = picture.data
+    assert "p-value below 0.001" in picture.alt and "p-value 0.00," not in picture.alt
     assert [sum(row["counts"]) for row in rows] == [2000] * 4
     assert all(row["p_value"] > 0.001 for row in rows[:3]) and rows[3]["p_value"] < 1e-9
     assert sampler_draws(p, 50, seed=1) == sampler_draws(p, 50, seed=1) != sampler_draws(p, 50, seed=2)
+
+
+def test_the_race_and_gumbel_max_have_one_winner():
+    rows = figure(draw_race, probs=[0.5, 0.3, 0.2], noise=[0.9, 0.3, 0.5]).data
+    assert [round(x, 2) for x in column(rows, "time")] == [1.8, 1.0, 2.5]
+    assert column(rows, "wins") == [False, True, False]
+    assert max(rows, key=lambda row: row["score"])["wins"]
+    for noise in ([0.9, 0.3], [0.9, 0.3, 0.0]):
+        with pytest.raises(ValueError, match="above 0"):
+            figure(draw_race, probs=[0.5, 0.3, 0.2], noise=noise)
 
 
 def test_chi_square():

@@ -32,6 +32,7 @@ _WHERE = {
     "draw_samplers": "plots_sampling",
     "sampler_draws": "plots_sampling",
     "chi_square": "plots_sampling",
+    "draw_race": "plots_race",
     "draw_mask": "plots_cache",
     "draw_cache": "plots_cache",
     "cache_stages": "plots_cache",

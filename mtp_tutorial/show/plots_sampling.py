@@ -224,7 +224,8 @@ def draw_histogram(fig: Any, probs: Any, draws: Mapping[str, Any], labels: Seque
                 label="expected ± 2 standard deviations" if i == 0 else None,
             )  # fmt: skip
         axes.set_xticks(range(len(probs)), labels)
-        axes.set_title(f"{name}\nχ² = {chi2:.2f}, p-value {p_value:.2f}")
+        between = ", " if len(draws) < 4 else "\n"  # four titles side by side are too narrow for one line
+        axes.set_title(f"{name}\nχ² = {chi2:.2f}{between}p-value {_p_words(p_value)}")
         axes.set_xlabel("token")
     all_axes[0].set_ylabel("times drawn")
     all_axes[0].set_ylim(0, 1.08 * max(max(r["counts"] + r["expected"]) for r in rows))
@@ -232,6 +233,11 @@ def draw_histogram(fig: Any, probs: Any, draws: Mapping[str, Any], labels: Seque
     drawn = {sum(r["counts"]) for r in rows}
     headline(fig, f"{' / '.join(str(n) for n in sorted(drawn))} draws each, against the exact law")
     return rows
+
+
+def _p_words(p_value: float) -> str:
+    """A p-value in two decimals; a small one in three, the smallest as a bound."""
+    return "below 0.001" if p_value < 0.001 else f"{p_value:.3f}" if p_value < 0.01 else f"{p_value:.2f}"
 
 
 def chi_square(counts: Sequence[float], expected: Sequence[float]) -> tuple[float, float]:
