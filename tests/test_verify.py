@@ -208,6 +208,14 @@ def test_block_keeps_the_largest_prefix_that_passes_not_the_first_failure():
     assert one([0, 0], p, [[0.6, 0.9], [0.9, 0.0], [0.0, 0.7]], q, rule="block") == [0, 0, 1]
 
 
+def test_block_recovers_from_the_target_row_scaled_by_what_the_prefix_is_worth():
+    p, q = [(0.5, 0.25, 0.25), (0.5, 0.25, 0.25), P], [(1.0, 0.0, 0.0), (0.1, 0.2, 0.7)]
+    r, h = block_quantities(Draft(torch.tensor([[0, 2]]), doubles([q])), doubles([p]))
+    assert r[0, 1] == 0.5 and h[0, 0] == pytest.approx(0.15 / (0.15 + 0.5))
+    # The first passes and the second does not. .5·p - q leaves token 0 alone; p - q would leave token 1 from .89 on.
+    assert one([0, 2], p, [[0.1, 0.0], [0.9, 0.95], [0.0, 0.0]], q, rule="block") == [0, 0]
+
+
 def test_block_does_not_accept_after_a_token_without_mass_even_when_a_ratio_overflows():
     tiny = 1e-45  # float32: 1 / tiny is inf, and 0 · inf is NaN
     q = torch.tensor([[[1.0, 0.0], [1.0, tiny], [0.0, 1.0]]])
