@@ -39,6 +39,7 @@ _WHERE = {
     "draw_round": "plots_rounds",
     "draw_timeline": "plots_rounds",
     "draw_accept": "plots_verify",
+    "draw_boxes": "plots_boxes",
     "draw_laws": "plots_laws",
     "segment_panel": "panels",
     "filter_panel": "panels",
