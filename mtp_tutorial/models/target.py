@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -112,8 +113,9 @@ class Target:
     def _checked(self, ids: list[int]) -> list[int]:
         if not ids:
             raise ValueError("the prompt is empty: give at least one token")
-        if any(isinstance(i, bool) or not isinstance(i, int) for i in ids):
+        if any(isinstance(i, bool) or not isinstance(i, (int, np.integer)) for i in ids):
             raise ValueError("a prompt of ids must hold whole numbers only")
+        ids = [int(i) for i in ids]
         if min(ids) < 0 or max(ids) >= self.vocab_size:
             bad = min(ids) if min(ids) < 0 else max(ids)
             raise ValueError(f"the prompt holds the id {bad}; {self.name} knows ids 0 to {self.vocab_size - 1}")
