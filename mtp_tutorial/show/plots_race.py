@@ -36,9 +36,10 @@ def draw_race(fig: Any, probs: Any, noise: Any, labels: Sequence[str] | None = N
             va="center",
         )  # fmt: skip
         bars(right, i, scores[i], color, hatch, width=0.6).patches[0].set_linewidth(2.5 if i == winner else 0.8)
+        below = scores[i] < 0
         right.annotate(
-            f"{round(scores[i], 2) + 0:.2f}", (i, scores[i]), xytext=(0, -4 if scores[i] < 0 else 4), textcoords="offset points",
-            ha="center", va="top" if scores[i] < 0 else "bottom",
+            f"{round(scores[i], 2) + 0:.2f}", (i, scores[i]), xytext=(0, -4 if below else 4),
+            textcoords="offset points", ha="center", va="top" if below else "bottom",
         )  # fmt: skip
     left.axvline(times[winner], color=INK, linestyle="--", linewidth=1.2)
     left.set_yticks(range(len(probs)), labels)
