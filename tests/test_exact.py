@@ -305,6 +305,14 @@ def test_breakpoints_too_many_do_no_harm():
     assert_same_law(output_law(rule, SAMPLED, target), plain_law(target, 2))
 
 
+@pytest.mark.parametrize("rule", LOSSLESS)
+@pytest.mark.parametrize("small", [1e-4, 1e-9, 1e-13, 1e-15])
+def test_breakpoints_close_to_one_another_are_told_apart(rule, small):
+    target, q = doubles([(0.5, small, 0.5 - small), P]), doubles([[(0.5 - small, 0.5, small)]])
+    for draft in (Draft(torch.tensor([[1]])), Draft(slots(1), q)):
+        assert_same_law(output_law(rule, draft, target), plain_law(target, 2))
+
+
 # -- The enumerator against plain simulation --------------------------------------------------------------------------
 
 

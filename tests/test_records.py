@@ -112,6 +112,7 @@ BAD_DRAFTS = {
     "numbers that are not ids": (torch.ones(1, 2), None, r"got \(1, 2\) torch.float32"),
     "an id below -1": (ids([1, -2]), None, r"the id -2: use ids >= 0, or -1 for 'no draft here'"),
     "a gap": (ids([1, 2], [-1, 2]), None, r"token after a -1: -1 may only fill the end of a row"),
+    "a gap before id 0": (ids([-1, 0]), None, r"token after a -1"),
     "a gap in the middle": (ids([1, -1, 2]), None, r"token after a -1"),
     "probs of another batch": (ids([1, 2]), THREE, r"\(1, 2, 'V'\), got \(2, 2, 3\)"),
     "probs of another length": (ids([1], [2]), THREE, r"\(2, 1, 'V'\), got \(2, 2, 3\)"),
