@@ -95,6 +95,20 @@ def test_the_beijing_sentence_needs_no_spaces():
     assert set(toys.BEIJING_GLOSS) == set(words) | {"<eos>", "<unk>", "的", "天津", "家", "玩"}
 
 
+def test_a_rejected_word_left_in_the_cache_shows_in_the_beijing_sentence():
+    class NoRollBack(mt.SlotCache):
+        def roll_back(self, lengths):
+            pass
+
+    target, draft = mt.load("toy-beijing"), mt.load("toy-beijing-draft")
+    options = {"drafter": mt.load_drafter("draft", target, model=draft), "sampling": mt.Sampling(temperature=0)}
+    right = mt.generate(target, "我想从北京开车", **options)
+    wrong = mt.generate(
+        target, "我想从北京开车", cache_factory=lambda t, batch, size: NoRollBack(1, batch, t.device, size), **options
+    )
+    assert (right.text, wrong.text) == ("去上海看朋友，吃饭。", "去上海看朋友，家。")
+
+
 def test_the_beijing_draft_model_is_right_about_the_first_words_and_wrong_about_the_next():
     target, draft = mt.load("toy-beijing"), mt.load("toy-beijing-draft")
     check_same_vocabulary(target, draft)

@@ -223,7 +223,7 @@ BEIJING_GLOSS = dict(
         [
             "<eos>",
             "<unk>",
-            *"I;want;from;Beijing;drive;go;Shanghai;see;friend;'s;,;eat;meal;Tianjin;home;play;.".split(";"),
+            *"I;want;from;Beijing;drive;go;Shanghai;see;friend;'s;comma;eat;meal;Tianjin;home;play;period".split(";"),
         ],
         strict=True,
     )
