@@ -23,6 +23,8 @@ STAMPS := $(VENV)/.mtp-stamps
 unexport MPLBACKEND
 # Progress bars write to stderr, which nbval compares.
 test-unit test-notebooks coverage notebooks: export TQDM_DISABLE = 1
+# Two test processes with a thread for each core wait for one another: many times slower than one thread each.
+test-unit test-notebooks: export OMP_NUM_THREADS = 1
 
 .DEFAULT_GOAL := help
 .PHONY: help lab venv venv-dev fetch doctor test test-unit test-notebooks lint format notebooks \

@@ -10,6 +10,7 @@ import importlib.metadata
 import platform
 import shutil
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 OK, NOTE, PROBLEM = "ok", "note", "problem"
 _GIB = 1 << 30
@@ -95,7 +96,7 @@ def _models() -> list[Finding]:
     low = free < _GIB and not smollm2.is_cached()
     found = [
         Finding(
-            "model cache", f"{base}, {free / _GIB:.1f} GiB free", PROBLEM if low else OK,
+            "model cache", f"{_short(base)}, {free / _GIB:.1f} GiB free", PROBLEM if low else OK,
             "free 1 GiB, or set MTP_TUTORIAL_CACHE to a folder on another disk" if low else "",
         ),
         Finding("toys", ", ".join(name for name in NAMES if name.startswith("toy")) + " (built in)"),
@@ -110,6 +111,11 @@ def _models() -> list[Finding]:
             Finding("smollm2", "not cached", NOTE, "run: mtp-tutorial fetch smollm2 (93 MB) while there is a network")
         )
     return [*found, *_hub()]
+
+
+def _short(path: Path) -> str:
+    """The path with ~ for the reader's home folder."""
+    return f"~/{path.relative_to(Path.home())}" if path.is_relative_to(Path.home()) else str(path)
 
 
 def _hub() -> list[Finding]:

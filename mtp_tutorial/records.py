@@ -12,6 +12,7 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Protocol
 
 import torch
@@ -24,7 +25,7 @@ KINDS = ("prefill", "plain", "accepted", "recovered", "bonus")
 
 def _real(name: str, value: float, low: float, high: float, *, open_low: bool = False, what: str) -> None:
     """Raise ValueError unless ``value`` is a finite number in the given range."""
-    ok = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    ok = isinstance(value, Real) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
     if ok:
         ok = (value > low if open_low else value >= low) and value <= high
     if not ok:
@@ -50,7 +51,7 @@ class Sampling:
     def __post_init__(self) -> None:
         big = math.inf
         _real("temperature", self.temperature, 0, big, what="use 0 for greedy decoding or a finite number above 0")
-        if isinstance(self.top_k, bool) or not isinstance(self.top_k, int) or self.top_k < 0:
+        if isinstance(self.top_k, bool) or not isinstance(self.top_k, Integral) or self.top_k < 0:
             raise ValueError(f"top_k={self.top_k!r}: use a whole number; 0 keeps every token")
         _real("top_p", self.top_p, 0, 1, open_low=True, what="use a number in (0, 1]; 1 keeps every token")
         _real("min_p", self.min_p, 0, 1, what="use a number in [0, 1]; 0 keeps every token")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from types import MappingProxyType
 
 import torch
@@ -222,7 +223,7 @@ def _target_only_row(draft: Draft, target_probs: Tensor, n: Tensor) -> Tensor:
     return residual(row_at(target_probs, n), Draft(draft.tokens), n)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # told apart by identity, so that a rule can be a key
 class Rule:
     """A verify rule and what is known of it.
 
@@ -249,7 +250,7 @@ class Rule:
                 known = ", ".join(self.params) or "none"
                 raise ValueError(f"verify rule {self.name!r} has no parameter {name!r}; it has: {known}")
             low, high = self.ranges.get(name, (float("-inf"), float("inf")))
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+            if isinstance(value, bool) or not isinstance(value, Real) or not low <= value <= high:
                 raise ValueError(
                     f"{name}={value!r} for verify rule {self.name!r}: use a number from {low:g} to {high:g}"
                 )

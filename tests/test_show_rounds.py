@@ -203,7 +203,7 @@ def test_names_of_tokens():
     assert namer(["the", "看"])(1) == "#1", "the font has no Chinese"
     assert namer({3: "x"}, {4: "y"})(4) == "y" and namer(None)(7) == "#7"
     assert namer(lambda i: f"<{i}>")(2) == "<2>"
-    assert namer(["\n", "  "])(0) == "↵" and namer(["\n", "  "])(1) == "#1"
+    assert namer(["\n", "  "])(0) == "↵" and namer(["\n", "  "])(1) == "␣␣"
     assert short("a long word", 6) == "a lon…" and short("$x$") == r"\$x\$"
 
 

@@ -6,6 +6,7 @@ Must not know: drafters, verify rules, the loop.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
@@ -46,7 +47,8 @@ def load(
             options["local_files_only"] = True  # most likely a misspelt name: no use in asking the hub
         source, notes = name, ()
         kind = kind or (torch.bfloat16 if where.type == "cuda" else torch.float32)
-    model, tokenizer = _from_pretrained(source, str(name), where, kind, options)
+    with adapter.quiet() if name == "smollm2" else nullcontext():
+        model, tokenizer = _from_pretrained(source, str(name), where, kind, options)
     return wrap(model, tokenizer, str(name), notes)
 
 

@@ -10,7 +10,8 @@ several kinds of attention layers want a dict of masks, one for each kind.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -49,6 +50,20 @@ def _slot_layer():
             return -1
 
     return SlotLayer
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without transformers' own progress bars, for weights that load in a second or two."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def text_config(model: torch.nn.Module):

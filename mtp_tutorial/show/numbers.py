@@ -57,7 +57,7 @@ def namer(labels: Labels, known: Mapping[int, str] | None = None) -> Callable[[i
         else:
             found = labels[token] if labels is not None and 0 <= token < len(labels) else None
         found = found if found is not None else (known or {}).get(token, "")
-        shown = short(found.strip(" "), 40)
+        shown = short(found.strip(" ") or "␣" * len(found), 40)  # a token of blanks shows as such
         return shown if shown and max(map(ord, shown)) < 0x2E80 else f"#{token}"
 
     return name

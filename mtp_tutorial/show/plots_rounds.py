@@ -67,7 +67,7 @@ def draw_round(
         middle.axis("off")
         words = "the prompt's own forward call: no draft yet" if one.is_prefill else "nothing was drafted in this round"
         middle.text(0.5, 0.5, words, ha="center", va="center", transform=middle.transAxes)
-    headline(fig, _headline(generation, one, name))
+    headline(fig, _headline(generation, one, name, drawn=rule != "greedy"))
     middle.set_title(
         f"KV cache: {one.cache_before} slots before, {one.cache_written} after the call, {one.cache_after} kept"
     )
@@ -78,7 +78,7 @@ def _at(values: Any, i: int) -> float:
     return values[i] if i < len(values) else math.nan
 
 
-def _headline(generation: Generation, one: Round, name: Callable[[int], str]) -> str:
+def _headline(generation: Generation, one: Round, name: Callable[[int], str], drawn: bool) -> str:
     where = f"round {one.index} of {len(generation.rounds) - 1}"
     if not one.tokens:
         return f"{where}: nothing emitted"
@@ -87,7 +87,7 @@ def _headline(generation: Generation, one: Round, name: Callable[[int], str]) ->
         return f"{where}: {end}"
     if one.kinds[-1] == "accepted":
         return f"{where}: {one.num_accepted} of {one.num_drafted} accepted, and the text ends there"
-    u = f" (drawn with u = {one.draws[one.num_accepted]:.2f})" if one.num_accepted < len(one.draws) else ""
+    u = f" (drawn with u = {one.draws[one.num_accepted]:.2f})" if drawn and one.num_accepted < len(one.draws) else ""
     return f"{where}: {one.num_accepted} of {one.num_drafted} accepted, then {end}{u}"
 
 
@@ -188,7 +188,7 @@ def draw_timeline(fig: Any, generation: Generation) -> list[dict]:
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.yaxis.get_major_locator().set_params(integer=True)
     axes.set_xlim(-0.6, len(rows) - 0.4)
-    fig.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=7, columnspacing=1.2)
+    fig.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, columnspacing=1.2)
     return rows
 
 
