@@ -268,14 +268,22 @@ def test_a_shorter_budget_gives_a_prefix(rule):
 
 
 def test_drafts_and_coins_come_from_different_streams():
-    drafter = mt.load_drafter("draft", TOY, model=TOY, temperature=1.0)
-    watch = Watch()
-    mt.generate(TOY, [[0]] * 200, drafter, num_speculative_tokens=1, max_new_tokens=2, hooks=watch)
-    _, draft, _, uniforms, _ = watch.seen[1]
-    # Each draft token was drawn with a uniform of its own: if it were the coin or the draw, this would match always.
-    for column in (0, 1):
-        again = mt.inverse_cdf(draft.probs[:, 0], uniforms[:, 0, column])
-        assert 0.1 < float((again == draft.tokens[:, 0]).float().mean()) < 0.9
+    drafting, verifying = set(), set()
+
+    class Sampled(Scripted):
+        def propose(self, k, sampling, uniforms):
+            drafting.update(uniforms.flatten().tolist())
+            return super().propose(k, sampling, uniforms)
+
+    class Coins(mt.Hooks):
+        def uniforms(self, generators, drafted):
+            found = super().uniforms(generators, drafted)
+            verifying.update(found.flatten().tolist())
+            return found
+
+    mt.generate(TOY, [[0]] * 20, Sampled(lambda said, k: [1] * k), max_new_tokens=20, hooks=Coins())
+    assert len(drafting) > 500 and len(verifying) > 1000
+    assert not (drafting & verifying) - {0.0}  # 0 fills the rows of sequences that draw fewer
 
 
 # -- Accounting -----------------------------------------------------------------------------------------------------
@@ -529,9 +537,13 @@ def test_penalties_that_forget_the_draft_would_show():
 
 
 def test_a_draft_model_applies_the_penalties_to_its_own_rows():
-    sampling = mt.Sampling(temperature=0, frequency_penalty=0.6)
-    g = mt.generate(TOY, PROMPTS[1], drafters(TOY, OTHER)["self"], sampling=sampling, max_new_tokens=16)
-    assert g.acceptance_rate == 1.0  # it drafts what the penalised target says
+    self_draft = mt.load_drafter("draft", TOY, model=TOY, temperature="same")
+    for temperature, penalties in itertools.product((0, 0.7), PENALTIES):
+        sampling = mt.Sampling(temperature=temperature, **penalties)
+        found = mt.generate(
+            TOY, PROMPTS, self_draft, num_speculative_tokens=7, sampling=sampling, max_new_tokens=25
+        )  # fmt: skip
+        assert [g.acceptance_rate for g in found] == [1.0] * 4  # it drafts just what the penalised target says
 
 
 # -- The law, end to end --------------------------------------------------------------------------------------------
