@@ -147,14 +147,14 @@ def _counts(ids: Tensor, vocabulary: int) -> Tensor:
 def inverse_cdf(weights: Tensor, uniforms: Tensor) -> Tensor:
     """The token whose half-open stretch of [0, 1) holds the uniform: the first id with ``u < cumulative sum``.
 
-    weights: (…, V), not negative; they need not sum to 1.  uniforms: (…) in [0, 1).  Returns (…) int64.
-    A row without any mass gives id 0.
+    weights: (…, V), not negative; they need not sum to 1.  uniforms: (…) in [0, 1), or one number.
+    Returns (…) int64. A row without any mass gives id 0.
 
     >>> inverse_cdf(torch.tensor([[0.84, 0.16], [0.84, 0.16]]), torch.tensor([0.30, 0.90])).tolist()
     [0, 1]
     """
     total = weights.to(torch.float64).cumsum(-1)
-    point = uniforms.to(torch.float64).unsqueeze(-1) * total[..., -1:]
+    point = torch.as_tensor(uniforms, dtype=torch.float64).unsqueeze(-1) * total[..., -1:]
     # u * total can round up to total itself: the last id that adds mass is the answer then.
     last = (total < total[..., -1:]).sum(-1)
     return torch.minimum((total <= point).sum(-1), last)

@@ -73,6 +73,17 @@ def test_the_line_is_the_same_each_time(exercise):
         assert str(check(exercise, function)) == str(check(exercise, function))
 
 
+def test_a_wrong_case_without_a_known_mistake_says_what_is_special():
+    result = checks.check_greedy_verify(lambda draft, best: ([*draft, best[-1]], len(draft)))
+    assert result.message.startswith("Three draft tokens match") and "Wanted: ([7, 8, 9, 11], 3)" in result.message
+    result = checks.check_pick(lambda p, u: int((p.cumsum(0) <= u).sum()) % 10)
+    assert "u=0.9999999999999999" in result.message  # 1 would be no number of [0, 1)
+
+
+def test_a_mask_may_be_made_of_ones_and_zeros():
+    assert checks.check_verification_mask(lambda n, k: torch.ones(k + 1, n + k + 1).tril(n)).passed
+
+
 def test_a_function_that_sometimes_returns_nothing_has_failed():
     exercise = EXERCISES[0]
     result = check(exercise, lambda x, t: exercise.solution(x, t) if t else None)
@@ -141,7 +152,8 @@ def python_greedy(draft_tokens, target_argmax):
         (checks.check_one_hot_law, lambda p, d: [[x if i == d else 0 for i, x in enumerate(p)],
                                                  [0 if i == d else x for i, x in enumerate(p)]]),
         (checks.check_full_p_law, lambda p, d: [(2 - x) * x if i == d else (1 - p[d]) * x for i, x in enumerate(p)]),
-        (checks.check_acceptance_rate, lambda rs: sum(r.num_accepted for r in rs) / sum(r.num_drafted for r in rs)),
+        (checks.check_acceptance_rate,
+         lambda rs: sum(r.num_accepted for r in rs) / max(sum(r.num_drafted for r in rs), 1)),
         (checks.check_mean_acceptance_length, lambda rs: np.mean([len(r.tokens) for r in rs[1:]])),
     ],
 )  # fmt: skip

@@ -52,6 +52,16 @@ def test_named_toys_in_every_dtype(name, dtype, close):
         assert ((rows[place] == 0) == (table[place - 1, place] == 0)).all()  # impossible stays impossible
 
 
+def test_the_random_llama_is_the_same_each_time_and_leaves_torchs_seed_alone():
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    one, two = toys.random_llama(vocab_size=7), toys.random_llama(vocab_size=7)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert one.dtype == torch.float64 and one.vocab_size == 7
+    ids = torch.tensor([[1, 2, 3]])
+    assert torch.equal(*(t.forward(ids, [3], t.new_cache(1))[0] for t in (one, two)))
+
+
 def test_a_toys_hidden_state_and_head_make_its_logits():
     toy = mt.load("toy")
     ids = torch.tensor([toy.encode("the cat sat on")])

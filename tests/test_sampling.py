@@ -422,6 +422,10 @@ def test_inverse_cdf_stretches_are_half_open():
     assert inverse_cdf(doubles([0.5, 0.25, 0.25]).expand(6, 3), u).tolist() == [0, 0, 1, 1, 2, 2]
 
 
+def test_inverse_cdf_takes_a_plain_number():
+    assert int(inverse_cdf(doubles([0.84, 0.16]), 0.30)) == 0 and int(inverse_cdf(doubles([0.84, 0.16]), 0.90)) == 1
+
+
 def test_inverse_cdf_never_lands_on_a_token_without_mass():
     weights = doubles([0.0, 0.5, 0.0, 0.0, 0.5, 0.0, 0.0])
     u = doubles([0.0, 0.25, 0.5, 0.75, math.nextafter(1, 0)])

@@ -153,3 +153,9 @@ def test_square_brackets_are_no_markup_in_the_terminal():
     with console.capture() as capture:
         console.print(rich_piece("[bold]x[/bold]", "plain"))
     assert capture.get().strip() == "[bold]x[/bold]"
+
+
+def test_a_letter_stands_before_the_line_break():
+    html = show_pieces(["a\n", "b"], ["recovered", "bonus"])._repr_html_()
+    first = html[: html.index("<br>")]
+    assert first.endswith("R</sup>") and "B</sup>" not in first

@@ -4,14 +4,15 @@ Takes: the reader's function.  Returns: a ``Result``, and prints its one line.
 Must not know: notebooks, pictures.
 
 A wrong answer is met with a reason. Each exercise carries the mistakes people make, as functions: when the reader's
-answers are those of a known mistake, its explanation is shown; otherwise the first case that differs.
+answers are those of a known mistake, its explanation is shown; otherwise the first case that differs, with what is
+special about that case.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 NOT_ATTEMPTED, PASSED, FAILED = "not attempted", "passed", "failed"
@@ -64,6 +65,7 @@ class Exercise:
     cases: argument tuples; a case on which a function raises counts as an answer, too.
     read: turns an answer into plain Python and raises TypeError or ValueError, saying what was wanted, when it can't.
     praise: said when it passes.
+    hints: index of a case → what is special about it; said when that case is the first wrong one and no mistake fits.
     argument_names, describe: how a case is put into words: by name and value, or by a function of the case.
     """
 
@@ -76,6 +78,7 @@ class Exercise:
     tolerance: float = 1e-6
     argument_names: Sequence[str] = ()
     describe: Callable[[tuple], str] | None = None
+    hints: Mapping[int, str] = field(default_factory=dict)
 
 
 class Broken:
@@ -126,7 +129,8 @@ def check(exercise: Exercise, function: Callable[..., Any]) -> Result:
         made = [answer(exercise, mistake.function, case) for case in exercise.cases]
         if all(same(one, other, exercise.tolerance) for one, other in zip(given, made)):
             return report(exercise.name, FAILED, f"{mistake.message} {_counterexample(exercise, first, given, wanted)}")
-    return report(exercise.name, FAILED, _counterexample(exercise, first, given, wanted))
+    words = f"{exercise.hints.get(first, '')} {_counterexample(exercise, first, given, wanted)}"
+    return report(exercise.name, FAILED, words.strip())
 
 
 def _counterexample(exercise: Exercise, index: int, given: list, wanted: list) -> str:
@@ -195,7 +199,10 @@ def read_number(value: Any) -> float:
 
 def read_int(value: Any) -> int:
     """One whole number."""
-    number = read_number(value)
+    try:
+        number = read_number(value)
+    except TypeError:
+        number = math.nan
     if not math.isfinite(number) or number != int(number):
         raise TypeError("return one whole number")
     return int(number)
@@ -210,12 +217,12 @@ def read_row(value: Any) -> list[float]:
 
 
 def read_flags(value: Any) -> list[int]:
-    """One row of booleans."""
+    """One row of booleans; 0 and 1, whole or not, will do."""
     value = _plain(value)
     if not isinstance(value, (list, tuple)) or not value:
         raise TypeError("return a row of True and False")
     row = [_plain(v) for v in value]
-    if any(not isinstance(v, (bool, int)) or v not in (0, 1) for v in row):
+    if any(not isinstance(v, (bool, int, float)) or v not in (0, 1) for v in row):
         raise TypeError("return True or False for each token")
     return [int(v) for v in row]
 

@@ -105,6 +105,12 @@ GREEDY = Exercise(
         ),
     ],
     "Three kept and one replaced: four tokens from one call.",
+    hints={
+        0: "Three draft tokens match, the fourth does not: keep three, write the target's own choice for the fourth.",
+        1: "All four match: the last row gives the bonus.",
+        2: "The first does not match: what comes after it is dropped, matching or not.",
+        5: "No draft at all: the only row gives the only token.",
+    },
     argument_names=("draft_tokens", "target_argmax"),
 )
 
@@ -155,10 +161,11 @@ ROLL_BACK = Exercise(
         Mistake(
             "nothing",
             lambda n, k, a: n,
-            "The rejected tokens' slots still count: the next call would see them (bug R14).",
+            "The rejected tokens' slots still count: the next call would look at them.",
         ),
     ],
     "The slots stay as they are; only the counter moves.",
+    hints={0: "One token of four was rejected."},
     argument_names=("length", "num_drafted", "num_accepted"),
 )
 
@@ -214,6 +221,15 @@ def _mask_strict(length: int, k: int) -> Tensor:
     return slot < length + row
 
 
+def _mask_peeks(length: int, k: int) -> Tensor:
+    row, slot = _grid(length, k)
+    return slot <= length + row + 1
+
+
+def _mask_whole_text(length: int, k: int) -> Tensor:
+    return torch.ones(length + k + 1, length + k + 1, dtype=torch.bool).tril()
+
+
 def _mask_no_offset(length: int, k: int) -> Tensor:
     row, slot = _grid(length, k)
     return slot <= row
@@ -239,6 +255,17 @@ MASK = Exercise(
             "all ones",
             lambda n, k: torch.ones(k + 1, n + k + 1, dtype=torch.bool),
             "Every row sees everything: a row would see the very token it has to judge.",
+        ),
+        Mistake("peeks", _mask_peeks, "Each row looks one slot too far: it sees the very token that it has to judge."),
+        Mistake(
+            "whole text",
+            _mask_whole_text,
+            "The call has k + 1 rows: the committed tokens are in the cache, they are not fed again.",
+        ),
+        Mistake(
+            "no committed columns",
+            lambda n, k: torch.ones(k + 1, k + 1, dtype=torch.bool).tril(),
+            "The committed slots are missing: there are length + k + 1 columns.",
         ),
         Mistake("strict", _mask_strict, "A row must see its own token: slot <= length + row, not <."),
         Mistake(

@@ -58,7 +58,7 @@ ONE_HOT = Exercise(
         Mistake("swapped", lambda p, d: _parts(p, d)[::-1], "First what acceptance brings, then what recovery brings."),
     ],
     "The two parts add up to p, whichever token was drafted.",
-    argument_names=("p", "d"),
+    argument_names=("target_probs", "d"),
 )
 
 
@@ -107,13 +107,23 @@ FULL_P = Exercise(
             "not weighted", _r1_unweighted, "The second draw happens only after a rejection: multiply it by 1 - p(d)."
         ),
         Mistake(
+            "added to all",
+            lambda p, d: p[d] + (1 - p[d]) * p,
+            "You added the acceptance to every token. Only the draft token, d, can be accepted.",
+        ),
+        Mistake(
+            "two chances for all",
+            lambda p, d: 2 * p - p * p,
+            "Only the draft token has two chances. Another token needs a rejection first: (1 - p(d)) times its p.",
+        ),
+        Mistake(
             "normalised",
             lambda p, d: normalised(_r1_unweighted(p, d)),
             "Do not divide by the sum: weigh the second draw by 1 - p(d).",
         ),
     ],
     "The draft token gets 2p - p², every other token too little.",
-    argument_names=("p", "d"),
+    argument_names=("target_probs", "d"),
 )
 
 

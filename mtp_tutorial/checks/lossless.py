@@ -65,7 +65,7 @@ ACCEPT = Exercise(
         ),
     ],
     "Where q is above p, accept just enough of the drafts.",
-    argument_names=("p", "q"),
+    argument_names=("target_prob", "draft_prob"),
 )
 
 
@@ -149,6 +149,11 @@ RESIDUAL = Exercise(
             "Some of your weights are negative: nothing is left over where q ≥ p. Clamp at 0, then divide by the sum.",
         ),
         Mistake(
+            "not clamped, divided",
+            lambda p, q: normalised(p - q),
+            "p − q sums to 0: cut off what is negative first, then divide by the sum.",
+        ),
+        Mistake(
             "absolute",
             lambda p, q: normalised((p - q).abs()),
             "Where q is above p nothing is left over: clamp at 0 instead of the absolute value.",
@@ -170,7 +175,7 @@ RESIDUAL = Exercise(
         ),
     ],
     "Accepted part and residual part together are p again.",
-    argument_names=("p", "q"),
+    argument_names=("target_probs", "draft_probs"),
 )
 
 
@@ -234,6 +239,8 @@ SAMPLE = Exercise(
         (0, P, Q, 0.99, 0.95),
         (1, P, Q, 0.99, 0.05),
         (3, row(0.4, 0.3, 0.2, 0.1), row(0.1, 0.2, 0.3, 0.4), 0.8, 0.8),
+        (0, row(0.4, 0.3, 0.2, 0.1), row(0.1, 0.2, 0.3, 0.4), 0.8, 0.9),
+        (3, row(0.4, 0.3, 0.2, 0.1), row(0.1, 0.2, 0.3, 0.4), 0.8, 0.1),
     ],
     read_int,
     [
@@ -267,6 +274,21 @@ SAMPLE = Exercise(
         ),
         Mistake("not normalised (R18)", _unnormalised, _R18),
         Mistake(
+            "upside down",
+            _variant(ratio=lambda d, p, q: float(q[d] / p[d])),
+            "p and q are swapped in the ratio: accept with target ÷ draft.",
+        ),
+        Mistake(
+            "wrong way round",
+            lambda d, p, q, coin, draw: d if coin >= p[d] / q[d] else _cdf(_residual(p, q), draw),
+            "Accept when the coin is below p/q, not above.",
+        ),
+        Mistake(
+            "residual upside down",
+            _variant(rest=lambda p, q: (q - p).clamp_min(0)),
+            "p and q are swapped in the residual: draw from what the target has and the drafter lacks.",
+        ),
+        Mistake(
             "ignores q",
             _variant(ratio=lambda d, p, q: float(p[d])),
             "You accept with p(d) alone. The token was drawn from q: accept with min(1, p(d)/q(d)).",
@@ -288,7 +310,8 @@ SAMPLE = Exercise(
         ),
     ],
     "Whatever the drafter says, the token follows p.",
-    argument_names=("draft_token", "p", "q", "coin", "draw"),
+    argument_names=("draft_token", "target_probs", "draft_probs", "coin", "draw"),
+    hints={0: "The coin is below p/q = 0.5: the draft token stays."},
 )
 
 

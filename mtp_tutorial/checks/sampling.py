@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..records import Sampling
 from ..sampling import exponential_race, inverse_cdf, probabilities
-from .base import Exercise, Mistake, Result, check, read_flags, read_int, read_row
+from .base import Exercise, Mistake, Result, check, read_flags, read_int, read_row, show
 
 
 def _row(*values: float) -> Tensor:
@@ -52,6 +52,7 @@ _ZERO = "At T = 0 you divided by zero: T = 0 means greedy, all mass on the large
 _TIES = "At T = 0 equal logits share the mass in your function. Greedy gives all of it to one token, the lowest id."
 _MULTIPLY = "You multiplied by the temperature. Divide: a T below 1 sharpens, a T above 1 flattens."
 _IGNORED = "The temperature changes nothing in your function: divide the logits by it before the softmax."
+_ROW = "At T = 0, too, the answer is a row: 1 for the token with the largest logit, 0 for the others."
 _AFTER = "You divided the probabilities by T, after the softmax: then they no longer sum to 1. Divide the logits."
 _OVERFLOW = "exp(1000) overflows: subtract the largest logit first, which changes no probability."
 
@@ -78,12 +79,15 @@ SOFTMAX = Exercise(
         Mistake("ignores T, one-hot", _or_one_hot(lambda x, t: x.softmax(-1)), _IGNORED),
         Mistake("divides after", _divide_after, _AFTER),
         Mistake("divides after, one-hot", _or_one_hot(_divide_after), _AFTER),
+        Mistake("an id at zero", lambda x, t: _softmax(x, t) if t else x.argmax(), _ROW),
+        Mistake("zeros at zero", lambda x, t: _softmax(x, t) if t else torch.zeros_like(x), _ROW),
         Mistake("overflows", _or_one_hot(lambda x, t: _plain_softmax(x / t)), _OVERFLOW),
         Mistake("overflows and divides by zero", lambda x, t: _plain_softmax(x / t), f"{_OVERFLOW} {_ZERO}"),
         Mistake("ties share", _ties_share, _TIES),
         Mistake("nearly zero", lambda x, t: (x / max(t, 1e-8)).softmax(-1), _TIES),
     ],
     "3 and 2 become 0.73 and 0.27, and 0.84 and 0.16 at T = 0.6.",
+    hints={1: "Here T is below 1.", 2: "Here T is above 1.", 4: _OVERFLOW, 5: "T = 0 means greedy.", 6: _TIES},
 )
 
 
@@ -113,6 +117,11 @@ def _pick_falls_off(probs: Tensor, u: float) -> int:
 
 def _pick_none(probs: Tensor, u: float) -> int | None:
     i = _pick_falls_off(probs, u)
+    return i if i < len(probs) else None
+
+
+def _pick_adds_late(probs: Tensor, u: float) -> int | None:
+    i = int((probs.cumsum(-1) - probs <= u).sum())
     return i if i < len(probs) else None
 
 
@@ -161,6 +170,11 @@ PICK = Exercise(
         ),
         Mistake("falls off", _pick_falls_off, _FALLS),
         Mistake("returns nothing at the end", _pick_none, _FALLS),
+        Mistake(
+            "adds too late",
+            _pick_adds_late,
+            "A stretch ends at the sum of the probabilities up to its token, its own included: add, then compare.",
+        ),
         Mistake("one too far", lambda p, u: _pick(p, u) + 1, "You are one token too far: ids start at 0."),
         Mistake(
             "compares the probability",
@@ -170,7 +184,8 @@ PICK = Exercise(
         Mistake("the probability", lambda p, u: float(p[_pick(p, u)]), "Return the token's id, not its probability."),
     ],
     "u = 0.30 gives token 0, u = 0.90 gives token 1.",
-    argument_names=("probs", "u"),
+    describe=lambda case: f"pick(probs={show(case[0])}, u={case[1]!r})",
+    hints={5: _CLOSED, 7: "Token 0 has probability 0: no u may give it.", 8: _FALLS},
 )
 
 
@@ -299,6 +314,10 @@ RACE = Exercise(
         ),
     ],
     "Drawn again and again with Exp(1) noise, each token wins as often as its probability says.",
+    hints={
+        0: "Here the noise is the same for both.",
+        4: "A token of probability 0 must not win, however small its noise.",
+    },
     argument_names=("probs", "noise"),
 )
 

@@ -18,7 +18,7 @@ def _round(index: int, drafted: int, accepted: int, last: str | None = "") -> Ro
     """A round in numbers alone; ``last`` None: the text ended inside the draft, so no token follows it."""
     kinds = ["accepted"] * accepted
     if last is not None:
-        kinds.append(last or ("bonus" if accepted == drafted else "recovered"))
+        kinds.append(last or ("plain" if not drafted else "bonus" if accepted == drafted else "recovered"))
     return Round(0, index, tuple(range(len(kinds))), tuple(kinds), tuple(range(drafted)), num_accepted=accepted)
 
 
@@ -60,21 +60,50 @@ _CASES = [
     (_rounds((4, 2), (3, 3), ends_inside=True),),
 ]
 
+
+def _rate(rounds: Sequence[Round]) -> float:
+    """As the library's, but 0 where nothing was drafted, as the exercise asks."""
+    one = _generation(rounds)
+    return one.acceptance_rate if one.num_drafted else 0.0
+
+
 RATE = Exercise(
     "acceptance_rate",
-    lambda rounds: _generation(rounds).acceptance_rate,
-    _CASES,
+    _rate,
+    [*_CASES, (_rounds((0, 0), (0, 0)),)],
     read_number,
     [
         Mistake(
+            "no draft",
+            lambda rs: sum(r.num_accepted for r in rs) / sum(r.num_drafted for r in rs),
+            "Nearly: it divides by zero when nothing was drafted. Return 0 then.",
+        ),
+        Mistake(
+            "stops at the prefill",
+            lambda rs: [r.num_accepted / r.num_drafted for r in rs],
+            "You divide in each round, and the prefill drafts nothing. Sum over all rounds first, then divide once.",
+        ),
+        Mistake(
+            "per cent",
+            lambda rs: 100 * _rate(rs),
+            "That is per cent. Return the share itself, a number from 0 to 1.",
+        ),
+        Mistake(
+            "per cent, no draft",
+            lambda rs: 100 * sum(r.num_accepted for r in rs) / sum(r.num_drafted for r in rs),
+            "That is per cent. Return the share itself, a number from 0 to 1.",
+        ),
+        Mistake(
             "mean of rates",
-            lambda rs: _mean([r.num_accepted / r.num_drafted for r in _after_prefill(rs)]),
+            lambda rs: _mean([r.num_accepted / (r.num_drafted or 1) for r in _after_prefill(rs)]),
             "You averaged the rate of each round: a round with one draft token then weighs as much as one "
             "with four. Sum first, then divide.",
         ),
         Mistake(
             "counts the target's tokens",
-            lambda rs: _emitted(_after_prefill(rs)) / sum(r.num_drafted for r in rs),
+            lambda rs: (
+                _emitted(_after_prefill(rs)) / sum(r.num_drafted for r in rs) if sum(r.num_drafted for r in rs) else 0
+            ),
             "You counted recovered and bonus tokens as accepted. They are the target's own.",
         ),
         Mistake(
@@ -86,6 +115,11 @@ RATE = Exercise(
             "by rounds",
             lambda rs: sum(r.num_accepted for r in rs) / len(_after_prefill(rs)),
             "You divided by the number of rounds. Divide by the draft tokens.",
+        ),
+        Mistake(
+            "by rounds, the prefill counted",
+            lambda rs: sum(r.num_accepted for r in rs) / len(rs),
+            "You divided by the number of rounds, the prefill among them. Divide by the draft tokens.",
         ),
     ],
     "Accepted draft tokens ÷ draft tokens.",
@@ -108,6 +142,16 @@ LENGTH = Exercise(
             "with the prefill",
             lambda rs: _mean([len(r.tokens) for r in rs]),
             "You counted the prefill as a round. No draft had a chance at its token: leave it out.",
+        ),
+        Mistake(
+            "rounds with the prefill",
+            lambda rs: _emitted(_after_prefill(rs)) / len(rs),
+            "You left the prefill's token out but counted it as a round.",
+        ),
+        Mistake(
+            "adds up tokens",
+            lambda rs: sum(r.tokens for r in rs),
+            "r.tokens holds the tokens themselves; how many they are is len(r.tokens).",
         ),
         Mistake(
             "accepted only",

@@ -164,6 +164,22 @@ def random_toy(vocab_size: int = 5, order: int = 2, seed: int = 0, spread: float
     return make(f"random toy (V={vocab_size}, order={order}, seed={seed})", words, table)
 
 
+def random_llama(vocab_size: int = 19, seed: int = 0) -> Target:
+    """A real transformer beside the tables: two Llama layers with random weights in float64, without a tokenizer."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from . import wrap
+
+    config = LlamaConfig(
+        vocab_size=vocab_size, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, initializer_range=0.4,  # wide, so that every token read shows in every row
+    )  # fmt: skip
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = LlamaForCausalLM(config)
+    return wrap(model.double(), name="Llama")
+
+
 _CAT_WORDS = "<eos> <unk> the a cat dog sat ran on under mat tree . and then it slept".split()
 _CAT_RULES = {
     "": {"the": 6, "a": 2, "it": 1, "then": 1},

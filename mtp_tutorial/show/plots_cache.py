@@ -132,7 +132,7 @@ def cache_stages(generation: Generation) -> list[Stage]:
 
 
 def draw_cache(
-    fig: Any, generation: Generation, step: int = 0, labels: Labels = None, window: int = 14, history: int = 4
+    fig: Any, generation: Generation, step: int = 0, labels: Labels = None, window: int = 15, history: int = 4
 ) -> list[dict]:
     """The slots of the KV cache and its counter, moment by moment; the moments before stay visible above.
 

@@ -92,13 +92,14 @@ def _html(mark: Mark) -> str:
         css += f";text-decoration:{line}{drawn} {style.color};text-underline-offset:4px"
     text = escape(mark.text, quote=True).replace("\r", "").replace("\t", "→\t")
     text = text.replace("\n", '<span style="opacity:.5">↵</span><br>')
+    text, end = (text[:-4], "<br>") if text.endswith("<br>") else (text, "")  # the letter belongs before the break
     tag = {"accepted": "u", "rejected": "s"}.get(mark.kind, "span")
     title = f' title="{escape(mark.title, quote=True)}"' if mark.title else ""
     letters = ""
     if mark.letters:
         small = f"color:{style.color};font-weight:bold;user-select:none;text-decoration:none"
         letters = f'<sup style="{small}">{escape(mark.letters)}</sup>'
-    return f'<{tag} class="mtp-{"-".join(dict.fromkeys(mark.kinds))}" style="{css}"{title}>{text}</{tag}>{letters}'
+    return f'<{tag} class="mtp-{"-".join(dict.fromkeys(mark.kinds))}" style="{css}"{title}>{text}</{tag}>{letters}{end}'
 
 
 def show_pieces(
