@@ -114,7 +114,7 @@ class Caller:
             attention_mask=self._masks(cache),
             use_cache=True,
             output_hidden_states=want_hidden,
-            **{self.keyword: cache if self.is_toy else self._wrapped(cache)},
+            **{self.keyword: cache if self.is_toy else wrapped(cache)},
             **keep,
         )
         logits = output.logits
@@ -137,12 +137,51 @@ class Caller:
         dtype = next(self.model.parameters()).dtype
         return torch.zeros_like(seen, dtype=dtype).masked_fill(~seen, torch.finfo(dtype).min)
 
-    def _wrapped(self, cache: SlotCache):
-        wrapped = getattr(cache, "_wrapped", None)
-        if wrapped is None:
-            from transformers.cache_utils import Cache
 
-            layer = _slot_layer()
-            wrapped = Cache(layers=[layer(cache, index) for index in range(len(cache.layers))])
-            cache._wrapped = wrapped
-        return wrapped
+def wrapped(cache: SlotCache):
+    """A SlotCache as the kind of object that transformers' attention layers write to."""
+    found = getattr(cache, "_wrapped", None)
+    if found is None:
+        from transformers.cache_utils import Cache
+
+        layer = _slot_layer()
+        found = Cache(layers=[layer(cache, index) for index in range(len(cache.layers))])
+        cache._wrapped = found
+    return found
+
+
+class Decoder:
+    """The parts of a model that a head borrows: embedding, lm_head, one more layer of its own kind, norms, rotary.
+
+    Raises ValueError for a model that is not built of decoder layers between an embedding and a final norm.
+    """
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.model = model
+        self.config = text_config(model)
+        inner = model.get_decoder() if hasattr(model, "get_decoder") else None
+        if not all(hasattr(inner, part) for part in ("layers", "norm", "rotary_emb")):
+            raise ValueError(
+                f"{type(model).__name__} is not built of layers, norm and rotary_emb: a head cannot borrow its parts. "
+                "Use a target of the Llama, Qwen, Mistral or DeepSeek kind"
+            )
+        self.layers, self.norm, self.rotary = inner.layers, inner.norm, inner.rotary_emb
+        self.embedding, self.lm_head = model.get_input_embeddings(), model.get_output_embeddings()
+        names = inspect.signature(type(self.layers[-1]).forward).parameters
+        self.keyword = "cache" if "cache" in names else "past_key_values"
+
+    def new_layer(self) -> torch.nn.Module:
+        """A layer of the target's own class with fresh weights, whose cache is layer 0 of a cache of its own."""
+        return type(self.layers[-1])(self.config, layer_idx=0)
+
+    def run(self, layer: torch.nn.Module, x: Tensor, positions: Tensor, mask: Tensor, cache: object) -> Tensor:
+        """(B, L, size) through one layer. mask: (B, 1, L, S) bool; cache: what ``wrapped`` gives, or None."""
+        output = layer(
+            x,
+            attention_mask=mask,
+            position_ids=positions,
+            position_embeddings=self.rotary(x, positions),
+            use_cache=cache is not None,
+            **{self.keyword: cache},
+        )
+        return output[0] if isinstance(output, tuple) else output

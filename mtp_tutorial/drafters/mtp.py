@@ -1,0 +1,154 @@
+"""MTP drafter: a light head on the target's hidden states guesses several tokens ahead.
+
+Takes: the target's hidden states and the tokens that followed them.  Returns: drafts.
+Must not know: verify rules, the loop.
+
+The head reads pairs: the hidden state of position i and the token at position i + 1. Pairs whose token is committed
+come from the target itself and stay in the head's own KV cache. Pairs made while drafting are guesses about guesses:
+they are read behind the committed ones and rolled back as soon as the draft is made, and the next call reads the true
+pairs in their place. So after each round, an all-accepted one included, the head's cache lacks nothing.
+
+Ref: vLLM ``v1/spec_decode/eagle.py`` (one head applied k times); DeepSeek-V3, arXiv 2412.19437.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from ..cache import SlotCache
+from ..models import Target
+from ..records import Draft, Sampling, Verdict
+from ..sampling import inverse_cdf, probabilities_unchecked
+from .mtp_head import MtpHead
+
+
+class MtpDrafter:
+    """Drafts greedily by default, whatever the request's temperature (as vLLM does).
+
+    head: an MtpHead for this target: one layer applied k times, or a stack whose layer s makes draft token s.
+    temperature: 0 drafts greedily; above 0 tokens are drawn at it with the request's filters; "same": at the request's.
+    frequent: (F,) ids; the head then scores these tokens only, which is cheaper and still lossless (FR-Spec).
+    """
+
+    needs_hidden: tuple[int, ...] = (-1,)
+
+    def __init__(
+        self, target: Target, head: MtpHead, temperature: float | str = 0.0, frequent: Tensor | None = None
+    ) -> None:
+        self.target, self.head, self.temperature = target, head, temperature
+        self.vocab_size = target.vocab_size
+        if temperature != "same":
+            Sampling(temperature=temperature)  # checks it
+        self.frequent = None if frequent is None else frequent.to(target.device)
+        weight = head.decoder.lm_head.weight
+        self._rows = weight if frequent is None else weight[self.frequent].detach()
+
+    # -- The contract -----------------------------------------------------------------------------------------------
+
+    def start(self, target: Target, prompts: Sequence[Sequence[int]], hidden: tuple[Tensor, ...]) -> None:
+        (states,) = hidden
+        batch, room = len(prompts), max(map(len, prompts)) + 128
+        self.texts = [list(prompt) for prompt in prompts]
+        self.prompt_lengths = [len(prompt) for prompt in prompts]
+        self.caches = [SlotCache(1, batch, target.device, room) for _ in self.head.layers]
+        # For each layer and sequence, the hidden states it has yet to read: the target's for the first layer, the
+        # outputs of the layer before for the others. The prompt's last one waits for the first new token.
+        self.unread = [[states[row, : len(prompt) - 1] for row, prompt in enumerate(prompts)]]
+        self.unread += [[states[row, :0] for row in range(batch)] for _ in self.head.layers[1:]]
+
+    def commit(self, verdict: Verdict, hidden: tuple[Tensor, ...]) -> None:
+        (states,) = hidden
+        for row, tokens in enumerate(verdict.tokens.tolist()):
+            said = [token for token in tokens if token >= 0]
+            self.texts[row] += said
+            self.unread[0][row] = torch.cat([self.unread[0][row], states[row, : len(said)]])
+
+    def keep(self, rows: Sequence[int]) -> None:
+        self.texts = [self.texts[row] for row in rows]
+        self.prompt_lengths = [self.prompt_lengths[row] for row in rows]
+        self.unread = [[held[row] for row in rows] for held in self.unread]
+        for cache in self.caches:
+            cache.keep(rows)
+
+    @torch.no_grad()
+    def propose(self, k: Tensor, sampling: Sampling, uniforms: Tensor) -> Draft:
+        longest = int(k.max()) if len(k) else 0
+        if longest == 0:
+            return Draft.trusted(torch.zeros(len(k), 0, dtype=torch.int64, device=self.target.device))
+        temperature = sampling.temperature if self.temperature == "same" else self.temperature
+        own = replace(sampling, temperature=float(temperature))
+        layers = len(self.head.layers)
+        tokens: list[Tensor] = []
+        probs: list[Tensor] = []
+        settled = [list(cache.lengths) for cache in self.caches]  # where each counter goes back to in the end
+        fresh: list[Tensor] = [held[:0] for held in self.unread[0]]  # outputs of the layer before, in this call
+        certain = [0] * len(k)  # how many of them belong to committed pairs
+        for step in range(longest):
+            if step < layers:
+                drafted = torch.stack(tokens, 1).tolist() if tokens else [[] for _ in self.texts]
+                fresh, certain = self._read(step, fresh, certain, drafted)
+                settled[step] = [length + n for length, n in zip(settled[step], certain, strict=True)]
+                last = torch.stack([rows[-1] for rows in fresh])
+            else:  # each layer has read its pairs: go on with single pairs of guesses
+                cache = self.caches[step % layers]
+                last = self.head(step, tokens[-1][:, None], last[:, None], cache)[:, 0]
+                cache.advance([1] * len(k))
+            row = self._distribution(last, own, tokens)
+            tokens.append(row.argmax(-1) if own.temperature == 0 else inverse_cdf(row, uniforms[:, step]))
+            probs.append(row)
+        if longest < layers:  # the next layer did not run: it will read these later
+            self._wait(longest, fresh, certain)
+        for cache, lengths in zip(self.caches, settled, strict=True):
+            cache.roll_back(lengths)
+        found = torch.stack(tokens, 1)
+        found = found.masked_fill(torch.arange(longest, device=found.device) >= k.to(found.device)[:, None], -1)
+        return Draft.trusted(found, None if own.temperature == 0 else torch.stack(probs, 1))
+
+    # -- Inside -----------------------------------------------------------------------------------------------------
+
+    def _read(
+        self, layer: int, fresh: list[Tensor], certain: list[int], drafted: list[list[int]]
+    ) -> tuple[list[Tensor], list[int]]:
+        """Layer ``layer`` reads its unread pairs, then the pairs whose token is a draft token.
+
+        Returns, for each sequence, its outputs and how many of them belong to committed pairs.
+        """
+        waiting = [torch.cat([held, new]) for held, new in zip(self.unread[layer], fresh, strict=True)]
+        said = [(text + draft)[-len(rows) :] for text, draft, rows in zip(self.texts, drafted, waiting, strict=True)]
+        counts = [len(rows) for rows in waiting]
+        width = max(counts)
+        ids = torch.tensor([row + [0] * (width - len(row)) for row in said], device=self.target.device)
+        hidden = torch.stack([torch.nn.functional.pad(rows, (0, 0, 0, width - len(rows))) for rows in waiting])
+        outputs = self.head(layer, ids, hidden, self.caches[layer])
+        self.caches[layer].advance(counts)
+        committed = [max(count - layer, 0) for count in counts]  # the last ``layer`` tokens are draft tokens
+        # Hidden states of committed pairs whose next token is not committed yet wait for the next round.
+        held = [len(h) + n for h, n in zip(self.unread[layer], certain, strict=True)]
+        if layer:
+            self.unread[layer] = [rows[done:there] for rows, done, there in zip(waiting, committed, held, strict=True)]
+        else:
+            self.unread[0] = [rows[:0] for rows in waiting]
+        return [outputs[row, :count] for row, count in enumerate(counts)], committed
+
+    def _wait(self, layer: int, fresh: list[Tensor], certain: list[int]) -> None:
+        self.unread[layer] = [
+            torch.cat([held, new[:n]]) for held, new, n in zip(self.unread[layer], fresh, certain, strict=True)
+        ]
+
+    def _distribution(self, hidden: Tensor, sampling: Sampling, tokens: list[Tensor]) -> Tensor:
+        """(B, size) outputs of the head → (B, V) draft distributions."""
+        logits = torch.nn.functional.linear(hidden, self._rows)
+        if self.frequent is not None:
+            full = logits.new_full((len(logits), self.vocab_size), -torch.inf)
+            logits = full.index_copy_(1, self.frequent, logits)
+        history = lengths = None
+        if sampling.has_penalties:
+            width = max(map(len, self.texts))
+            said = torch.tensor([text + [-1] * (width - len(text)) for text in self.texts], device=logits.device)
+            history = torch.cat([said, *(token[:, None] for token in tokens)], 1)
+            lengths = torch.tensor(self.prompt_lengths, device=logits.device)
+        return probabilities_unchecked(logits[:, None], sampling, history, lengths)[:, 0]

@@ -1,0 +1,91 @@
+"""The MTP head as DeepSeek-V3 builds it: two norms, a projection, one decoder layer, a final norm.
+
+Takes: hidden states of the target and the embeddings of the tokens that followed them.  Returns: hidden states from
+    which the target's own lm_head reads the token after that.
+Must not know: how drafts are chosen or judged.
+
+The embedding and the lm_head are the target's. They are used, never copied or stored.
+
+Ref: DeepSeek-V3, arXiv 2412.19437, section 2.2; transformers ``modeling_layers.py:MtpLayer``.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+from ..cache import SlotCache
+from ..models import Target
+from ..models.adapter import Decoder, wrapped
+
+
+class MtpLayer(nn.Module):
+    """x = proj([enorm(embedding); hnorm(hidden)]) → one decoder layer of the target's kind → post_norm.
+
+    embedding, hidden: (B, L, size). Row i pairs the hidden state of position i with the token at position i + 1; its
+    output predicts the token at position i + 2, and is the hidden state that the next step of the head takes.
+    """
+
+    def __init__(self, decoder: Decoder) -> None:
+        super().__init__()
+        size = decoder.config.hidden_size
+        self.enorm, self.hnorm, self.post_norm = (_fresh(decoder.norm) for _ in range(3))
+        self.eh_proj = nn.Linear(2 * size, size, bias=False)
+        self.block = decoder.new_layer()
+
+    def mix(self, embedding: Tensor, hidden: Tensor) -> Tensor:
+        return self.eh_proj(torch.cat([self.enorm(embedding), self.hnorm(hidden)], -1))
+
+    def forward(self, decoder: Decoder, embedding: Tensor, hidden: Tensor, cache: SlotCache) -> Tensor:
+        """One call behind what ``cache`` (of one layer) holds; the caller moves its counters on."""
+        cache.begin(embedding.shape[1])
+        x = self.mix(embedding, hidden)
+        return self.post_norm(decoder.run(self.block, x, cache.positions, cache.mask(), wrapped(cache)))
+
+
+class MtpHead(nn.Module):
+    """One MTP layer applied k times, or a stack of several: step s uses layer ``s % len(layers)``."""
+
+    def __init__(self, target: Target, num_layers: int = 1) -> None:
+        super().__init__()
+        if num_layers < 1:
+            raise ValueError(f"num_layers={num_layers}: an MTP head has at least one layer")
+        decoder = Decoder(target.model)
+        self.layers = nn.ModuleList(MtpLayer(decoder) for _ in range(num_layers))
+        self._borrowed = (decoder,)  # in a tuple, so that the target's weights are not the head's
+        self.to(device=target.device, dtype=target.dtype).eval()
+
+    @property
+    def decoder(self) -> Decoder:
+        return self._borrowed[0]
+
+    def embed(self, ids: Tensor) -> Tensor:
+        return self.decoder.embedding(ids)
+
+    def forward(self, step: int, ids: Tensor, hidden: Tensor, cache: SlotCache) -> Tensor:
+        """Step ``step`` of drafting: (B, L) ids and (B, L, size) hidden → (B, L, size)."""
+        return self.layers[step % len(self.layers)](self.decoder, self.embed(ids), hidden, cache)
+
+    @torch.no_grad()
+    def start_from_target(self, generator: torch.Generator) -> None:
+        """A start that trains fast: block and final norm copied from the target's last layer and norm; the projection
+        passes the hidden state on and adds little of the embedding."""
+        decoder = self.decoder
+        for layer in self.layers:
+            layer.block.load_state_dict(decoder.layers[-1].state_dict())
+            layer.post_norm.load_state_dict(decoder.norm.state_dict())
+            size = layer.eh_proj.out_features
+            noise = torch.randn(size, size, generator=generator) * (0.02 / size**0.5)
+            weight = torch.cat([noise, torch.eye(size)], 1)  # [e; h]: the embedding's half first
+            layer.eh_proj.weight.copy_(weight)
+
+
+def _fresh(norm: nn.Module) -> nn.Module:
+    """A norm of the same kind with weight 1 (0 where the kind adds 1 itself)."""
+    made = copy.deepcopy(norm)
+    plus_one = "gemma" in type(norm).__name__.lower()
+    with torch.no_grad():
+        made.weight.fill_(0.0 if plus_one else 1.0)
+    return made
