@@ -48,7 +48,7 @@ def test_is_valid(path):
 def test_has_the_size_of_a_lesson(path):
     cells = read(path).cells
     long = [i for i, c in enumerate(cells) if c.cell_type == "code" and len(c.source.splitlines()) > 15]
-    assert 15 <= len(cells) <= 35
+    assert 15 <= len(cells) <= 30
     assert not long, f"code cells of more than 15 lines (counted from 0): {long}"
 
 
