@@ -29,6 +29,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text."
 
 def main() -> None:
     """Run the command. Bad input ends with one clear line and exit code 2, not with a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a character shows "?" in its place
     try:
         app()
     except (ValueError, OSError) as error:
@@ -92,6 +95,8 @@ def generate(
     sampling = mt.Sampling(temperature, top_k, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty)
     params = get_rule(rule).check_params(_pairs(rule_param or []))
     check_k(num_speculative_tokens)
+    if prompt == "-" and sys.stdin is None:
+        raise ValueError("--prompt - reads the prompt from standard input, which is closed: pipe a text into it")
     text = sys.stdin.read() if prompt == "-" else prompt
     console = Console(stderr=as_json)
     with console.status(f"loading {target}"):
@@ -108,7 +113,7 @@ def generate(
             "target": target, "drafter": drafter, "rule": rule, "rule_params": params,
             "num_speculative_tokens": num_speculative_tokens, "sampling": vars(sampling), "seed": seed,
         }  # fmt: skip
-        print(json.dumps({**_facts(found), "settings": settings}, ensure_ascii=False, indent=2))
+        _print_json({**_facts(found), "settings": settings})
     else:
         _show(console, model, found, speculative=guesser is not None)
 
@@ -160,6 +165,12 @@ def _facts(found: Generation) -> dict:
         "seconds_by_part": _seconds(found),
         "rounds": rounds,
     }
+
+
+def _print_json(found: object) -> None:
+    """Readable where the output takes every character, escaped where it does not."""
+    unicode = (getattr(sys.stdout, "encoding", None) or "").lower().startswith("utf")
+    print(json.dumps(found, ensure_ascii=not unicode, indent=2))
 
 
 def _number(value: float) -> float | None:
@@ -226,7 +237,7 @@ def doctor(as_json: Json = False) -> None:
 
     findings = examine()
     if as_json:
-        print(json.dumps([one.as_dict() for one in findings], ensure_ascii=False, indent=2))
+        _print_json([one.as_dict() for one in findings])
     else:
         table = Table("what", "found", "status", "what to do", box=None, pad_edge=False)
         styles = {"ok": "green", "note": "yellow", "problem": "bold red"}

@@ -172,27 +172,38 @@ class _Engine:
     ) -> None:
         if not isinstance(target, Target):
             raise ValueError(f"target must be what mt.load returned, not {type(target).__name__}")
+        if target.model.training:
+            raise ValueError(
+                f"{target.name} is in training mode, where dropout makes it another model at each call: "
+                "run target.model.eval() first"
+            )
         self.target = target
         self.rule = get_rule(rule)
+        if not isinstance(rule_params or {}, Mapping):
+            raise ValueError(f"rule_params={rule_params!r}: use a dict of names and numbers such as {{'delta': 0.2}}")
         self.rule_params = self.rule.check_params(rule_params or {})
         self.controller = _controller(num_speculative_tokens)
         self.sampling = Sampling() if sampling is None else sampling
         if not isinstance(self.sampling, Sampling):
             raise ValueError(f"sampling must be an mt.Sampling, got {type(sampling).__name__}")
-        if isinstance(max_new_tokens, bool) or not isinstance(max_new_tokens, int) or max_new_tokens < 1:
+        if not _is_whole(max_new_tokens) or max_new_tokens < 1:
             raise ValueError(f"max_new_tokens={max_new_tokens!r}: use a whole number, 1 or more")
-        self.max_new_tokens = max_new_tokens
-        self.stop = (stop,) if isinstance(stop, str) else tuple(stop) if isinstance(stop, (list, tuple)) else (stop,)
+        self.max_new_tokens = int(max_new_tokens)
+        stop = () if stop is None else stop
+        self.stop = tuple(stop) if isinstance(stop, (list, tuple)) else (stop,)
         if any(not isinstance(text, str) or not text for text in self.stop):
             raise ValueError(f"stop={stop!r}: use a string that is not empty, or a list of those; () for none")
         self.eos_ids = frozenset() if ignore_eos else target.eos_ids
         self.hooks = Hooks() if hooks is None else hooks
+        if not isinstance(self.hooks, Hooks):
+            raise ValueError(f"hooks={hooks!r:.60}: use mt.Hooks() or an object of a class that extends it")
         self.drafter = load_drafter(drafter, target) if isinstance(drafter, str) else drafter
-        if self.drafter is not None and not hasattr(self.drafter, "propose"):
-            raise ValueError(f"drafter={drafter!r}: use None, a name that load_drafter knows, or what it returned")
-        if self.drafter is not None and self.drafter.vocab_size not in (None, target.vocab_size):
+        if self.drafter is not None and (isinstance(drafter, type) or not hasattr(self.drafter, "propose")):
+            raise ValueError(f"drafter={drafter!r:.60}: use None, a name that load_drafter knows, or what it returned")
+        width = getattr(self.drafter, "vocab_size", None)
+        if width not in (None, target.vocab_size):
             raise ValueError(
-                f"the drafter has a vocabulary of {self.drafter.vocab_size} tokens, {target.name} one of "
+                f"the drafter has a vocabulary of {width} tokens, {target.name} one of "
                 f"{target.vocab_size}: load a drafter for this target with mt.load_drafter(name, target)"
             )
         self.is_batch = _is_batch(prompts)
@@ -207,12 +218,31 @@ class _Engine:
         self.live = list(self.sequences)
         room = max(len(s.prompt) for s in self.sequences) + min(max_new_tokens, 4096) + MAX_DRAFT + 1
         capacity = min(room, target.max_length + MAX_DRAFT + 1)
-        make = cache_factory or (lambda target, batch, capacity: target.new_cache(batch, capacity))
+        if not (cache_factory is None or callable(cache_factory)):
+            raise ValueError(f"cache_factory={cache_factory!r:.60}: use a function of (target, batch, capacity)")
+        make = cache_factory or Target.new_cache
         self.cache = make(target, len(self.sequences), capacity)
+        self._check_cache()
         self.prefix_cache = prefix_cache
         if prefix_cache is not None:
+            if not isinstance(prefix_cache, PrefixCache):
+                raise ValueError(f"prefix_cache={prefix_cache!r:.60}: use an mt.PrefixCache(), or None")
             prefix_cache.claim(target.model)
-        self.layers = self.drafter.needs_hidden if self.drafter is not None else ()
+        self.layers = tuple(getattr(self.drafter, "needs_hidden", ()))
+        if not all(_is_whole(layer) and -1 <= layer <= target.num_layers for layer in self.layers):
+            raise ValueError(
+                f"the drafter wants the hidden states of the layers {self.layers}; {target.name} has -1 (after the "
+                f"final norm) and 0 (the embedding) to {target.num_layers}"
+            )
+        self.turn = object()  # marks the drafter while it works for this call
+
+    def _check_cache(self) -> None:
+        """Raise ValueError when what ``cache_factory`` made cannot hold this batch."""
+        batch, layers = len(self.sequences), self.target.num_layers
+        if not isinstance(self.cache, SlotCache) or (self.cache.batch, len(self.cache.layers)) != (batch, layers):
+            raise ValueError(f"cache_factory must return a SlotCache for {batch} sequences and {layers} layers")
+        if any(held >= len(s.prompt) for held, s in zip(self.cache.lengths, self.sequences, strict=True)):
+            raise ValueError("cache_factory returned a cache that holds a text already: make a new one at each call")
 
     # -- The loop ---------------------------------------------------------------------------------------------------
 
@@ -244,6 +274,7 @@ class _Engine:
         clock.lap("elsewhere")
         if self.drafter is not None:
             hidden = self.hooks.hidden(hidden)
+            self.drafter.turn = self.turn
             self.drafter.start(self.target, [s.prompt for s in self.live], hidden)
             self.drafter.commit(verdict, tuple(_last_rows(h, unread) for h in hidden))
             clock.lap("drafting")
@@ -251,8 +282,7 @@ class _Engine:
 
     def _round(self) -> list[Round]:
         clock = _Clock()
-        draft = self._draft()
-        drafted = (draft.tokens >= 0).sum(1).tolist()
+        draft, drafted = self._draft()
         clock.lap("drafting")
         before = list(self.cache.lengths)
         last = torch.tensor([[s.tokens[-1]] for s in self.live], device=self.target.device)
@@ -270,23 +300,61 @@ class _Engine:
             clock.lap("drafting")
         return self._leave(rounds, clock)
 
-    def _draft(self) -> Draft:
+    def _draft(self) -> tuple[Draft, list[int]]:
+        """The drafter's proposal, and how many tokens each sequence drafts."""
         if self.drafter is None:
-            return Draft.trusted(torch.zeros(len(self.live), 0, dtype=torch.int64, device=self.target.device))
-        wanted = list(self.controller.choose([s.index for s in self.live]))
+            nothing = torch.zeros(len(self.live), 0, dtype=torch.int64, device=self.target.device)
+            return Draft.trusted(nothing), [0] * len(self.live)
+        if self.drafter.turn is not self.turn:
+            raise ValueError(
+                "this drafter was started for another text before this one ended, and has forgotten it: "
+                "give each stream a drafter of its own"
+            )
+        wanted = self._wanted()
+        uniforms = torch.zeros(len(wanted), max(wanted), dtype=torch.float64)
+        for row, (sequence, k) in enumerate(zip(self.live, wanted, strict=True)):
+            uniforms[row, :k] = torch.rand(k, generator=sequence.drafting, dtype=torch.float64)
+        draft = self.drafter.propose(torch.tensor(wanted), self.sampling, uniforms.to(self.target.device))
+        return draft, self._counted(draft, wanted)
+
+    def _wanted(self) -> list[int]:
+        """How many tokens each live sequence is to draft: the controller's choice, as far as the context reaches."""
+        wanted = _plain(self.controller.choose([s.index for s in self.live]))
+        try:
+            wanted = list(wanted)
+        except TypeError as error:
+            raise ValueError(f"the controller chose {wanted!r}: choose a draft length for each sequence") from error
         if len(wanted) != len(self.live):
             raise ValueError(f"the controller chose {len(wanted)} draft lengths for {len(self.live)} sequences")
         for k in wanted:
             check_k(k)
         # No draft token may lie past the longest sequence the model was made for.
-        wanted = [
+        return [
             min(k, self.target.max_length - len(s.prompt) - len(s.tokens))
             for k, s in zip(wanted, self.live, strict=True)
         ]
-        uniforms = torch.zeros(len(wanted), max(wanted), dtype=torch.float64)
-        for row, (sequence, k) in enumerate(zip(self.live, wanted, strict=True)):
-            uniforms[row, :k] = torch.rand(k, generator=sequence.drafting, dtype=torch.float64)
-        return self.drafter.propose(torch.tensor(wanted), self.sampling, uniforms.to(self.target.device))
+
+    def _counted(self, draft: Draft, wanted: list[int]) -> list[int]:
+        """How many tokens each sequence drafts. Raises ValueError for a draft that this target cannot read."""
+        if not isinstance(draft, Draft):
+            raise ValueError(f"the drafter proposed a {type(draft).__name__}: propose must return an mt.Draft")
+        vocabulary, (batch, k) = self.target.vocab_size, draft.tokens.shape
+        if batch != len(wanted):
+            raise ValueError(f"the drafter proposed for {batch} sequences, but {len(wanted)} are live")
+        if draft.probs is not None and tuple(getattr(draft.probs, "shape", ())) != (batch, k, vocabulary):
+            raise ValueError(
+                f"the drafter's probs must be a tensor of shape {(batch, k, vocabulary)}, the last number being "
+                f"{self.target.name}'s vocabulary; load a drafter for this target with mt.load_drafter(name, target)"
+            )
+        highest = draft.tokens.amax(1) if k else draft.tokens.new_full((batch,), -1)
+        drafted, highest = torch.stack([(draft.tokens >= 0).sum(1), highest]).tolist()
+        if max(highest) >= vocabulary:
+            raise ValueError(
+                f"the drafter proposed the id {max(highest)}; {self.target.name} knows ids 0 to {vocabulary - 1}"
+            )
+        if any(found > want for found, want in zip(drafted, wanted, strict=True)):
+            raise ValueError(f"the drafter proposed {drafted} tokens where at most {wanted} were asked for")
+        return drafted
 
     def _judge(
         self, rule: Rule, params: dict, draft: Draft, logits: Tensor, drafted: Sequence[int] | None = None
@@ -447,12 +515,12 @@ class _Fixed:
 
 def check_k(k: int) -> None:
     """Raise ValueError unless k is a draft length: 0 to 64."""
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 0 <= k <= MAX_DRAFT:
+    if not _is_whole(k) or not 0 <= k <= MAX_DRAFT:
         raise ValueError(f"num_speculative_tokens={k!r}: use a whole number from 0 to {MAX_DRAFT}")
 
 
 def _controller(k: int | Controller) -> Controller:
-    if hasattr(k, "choose") and hasattr(k, "observe"):
+    if hasattr(k, "choose") and hasattr(k, "observe") and not isinstance(k, type):
         return k
     check_k(k)
     return _Fixed(int(k))
@@ -460,15 +528,18 @@ def _controller(k: int | Controller) -> Controller:
 
 def _is_batch(prompts: Prompt | Sequence[Prompt]) -> bool:
     """True for a list of prompts, False for one: a string, a list of messages (dicts), or a list of ids."""
-    if isinstance(prompts, (str, Tensor)):
-        return isinstance(prompts, Tensor) and prompts.ndim == 2
+    if isinstance(prompts, (Tensor, np.ndarray)):
+        return prompts.ndim == 2
+    if isinstance(prompts, str):
+        return False
     if not isinstance(prompts, (list, tuple)):
         raise ValueError(f"a prompt is a string, messages, or a list of ids; got {type(prompts).__name__}")
     return bool(prompts) and not isinstance(prompts[0], (dict, int, np.integer))
 
 
 def _seeds(seed: int | Sequence[int], count: int) -> list[int]:
-    if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
+    seed = _plain(seed)
+    if _is_whole(seed):
         return [int(seed) + i for i in range(count)]
     try:
         seeds = list(seed)
@@ -477,6 +548,15 @@ def _seeds(seed: int | Sequence[int], count: int) -> list[int]:
     if len(seeds) != count:
         raise ValueError(f"{len(seeds)} seeds for {count} prompts: give one each, or a single number")
     return seeds
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def _plain(value: object) -> object:
+    """Tensors and arrays as Python numbers or lists of them; anything else as it is."""
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _last_rows(hidden: Tensor, rows: Sequence[Sequence[int]]) -> Tensor:

@@ -7,6 +7,7 @@ Must not know: the loop, drafters, pictures.
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
 import shutil
 from dataclasses import asdict, dataclass
@@ -91,20 +92,23 @@ def _models() -> list[Finding]:
     from .models import NAMES, cache_dir, smollm2
 
     base = cache_dir()
-    existing = next(path for path in (base, *base.parents) if path.exists())
+    existing = next(path for path in (base, *base.parents) if os.path.exists(path))  # path.exists() may raise
     free = shutil.disk_usage(existing).free
-    low = free < _GIB and not smollm2.is_cached()
+    text, remedy = f"{_short(base)}, {free / _GIB:.1f} GiB free", ""
+    if not smollm2.is_cached():
+        if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+            what = "cannot be written" if existing.is_dir() else "is no folder"
+            text, remedy = f"{_short(existing)} {what}", "set MTP_TUTORIAL_CACHE to a folder of your own"
+        elif free < _GIB:
+            remedy = "free 1 GiB, or set MTP_TUTORIAL_CACHE to a folder on another disk"
     found = [
-        Finding(
-            "model cache", f"{_short(base)}, {free / _GIB:.1f} GiB free", PROBLEM if low else OK,
-            "free 1 GiB, or set MTP_TUTORIAL_CACHE to a folder on another disk" if low else "",
-        ),
+        Finding("model cache", text, PROBLEM if remedy else OK, remedy),
         Finding("toys", ", ".join(name for name in NAMES if name.startswith("toy")) + " (built in)"),
     ]  # fmt: skip
     if smollm2.is_cached():
         size = sum(path.stat().st_size for path in smollm2.folder().iterdir())
         found.append(Finding("smollm2", f"cached, {size / 1e6:.0f} MB"))
-    elif smollm2.folder().exists():
+    elif os.path.exists(smollm2.folder()):
         found.append(Finding("smollm2", "damaged", PROBLEM, "run: mtp-tutorial fetch smollm2 (it is made anew)"))
     else:
         found.append(

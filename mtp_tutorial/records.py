@@ -25,9 +25,10 @@ KINDS = ("prefill", "plain", "accepted", "recovered", "bonus")
 
 def _real(name: str, value: float, low: float, high: float, *, open_low: bool = False, what: str) -> None:
     """Raise ValueError unless ``value`` is a finite number in the given range."""
-    ok = isinstance(value, Real) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
-    if ok:
-        ok = (value > low if open_low else value >= low) and value <= high
+    ok = isinstance(value, Real) and not isinstance(value, bool)
+    if ok:  # numpy's narrow floats would overflow where they are compared with Python's largest
+        number = value if isinstance(value, int) else float(value)
+        ok = abs(number) <= sys.float_info.max and (number > low if open_low else number >= low) and number <= high
     if not ok:
         raise ValueError(f"{name}={value!r}: {what}")
 
@@ -60,6 +61,9 @@ class Sampling:
         )
         _real("frequency_penalty", self.frequency_penalty, -big, big, what="use a finite number; 0 is off")
         _real("presence_penalty", self.presence_penalty, -big, big, what="use a finite number; 0 is off")
+        for name, value in list(vars(self).items()):  # numpy's numbers and fractions become Python's
+            if type(value) not in (int, float):
+                object.__setattr__(self, name, int(value) if name == "top_k" else float(value))
 
     @property
     def has_penalties(self) -> bool:

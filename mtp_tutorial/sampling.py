@@ -60,6 +60,8 @@ def probabilities_unchecked(
     """As ``probabilities``, but a bad row comes back as NaN instead of raising, so that the host need not wait."""
     if not isinstance(logits, Tensor) or not logits.is_floating_point() or logits.ndim == 0 or logits.shape[-1] == 0:
         raise ValueError(f"logits must be a floating point tensor of shape (…, V), got {_describe(logits)}")
+    if not isinstance(sampling, Sampling):
+        raise ValueError(f"sampling must be an mt.Sampling such as Sampling(temperature=0.6), got {sampling!r}")
     x = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
     if sampling.has_penalties:
         x = _penalise(x, sampling, history, prompt_lengths, draft)
@@ -107,12 +109,16 @@ def _penalise(
     output = torch.zeros(batch, rows, vocabulary, dtype=torch.int32, device=x.device)
     seen = output.bool()
     if history is not None:
-        if not isinstance(history, Tensor) or history.ndim != 2 or len(history) != batch:
+        if not _are_ids(history) or len(history) != batch:
             raise ValueError(
                 f"history must be an int64 tensor of shape (B, N) with B = {batch}, got {_describe(history)}"
             )
         place = torch.arange(history.shape[1], device=x.device)
-        starts = torch.zeros(batch) if prompt_lengths is None else torch.as_tensor(prompt_lengths)
+        starts = [0] * batch if prompt_lengths is None else prompt_lengths
+        try:
+            starts = torch.as_tensor(starts)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise ValueError(f"prompt_lengths must be (B,) whole numbers, got {_describe(prompt_lengths)}") from error
         if starts.shape != (batch,):
             raise ValueError(f"prompt_lengths must be (B,) with B = {batch}, got {tuple(starts.shape)}")
         starts = starts.to(x.device)
@@ -121,8 +127,10 @@ def _penalise(
         seen |= (said > 0)[:, None]
     tokens = draft.tokens if isinstance(draft, Draft) else draft
     if tokens is not None and rows > 1:
-        if tokens.shape[0] != batch or tokens.shape[1] < rows - 1:
-            raise ValueError(f"draft must be (B, k) with B = {batch} and k >= {rows - 1}, got {tuple(tokens.shape)}")
+        if not _are_ids(tokens) or tokens.shape[0] != batch or tokens.shape[1] < rows - 1:
+            raise ValueError(
+                f"draft must be an int64 tensor (B, k) with B = {batch} and k >= {rows - 1}, got {_describe(tokens)}"
+            )
         for row in range(1, rows):  # row i sees the draft tokens before it
             output[:, row] += _counts(tokens[:, :row], vocabulary)
     seen |= output > 0
@@ -196,6 +204,11 @@ def generator(seed: int, role: int) -> torch.Generator:
         raise ValueError(f"seed={seed!r}: use a whole number, 0 or more")
     state = np.random.SeedSequence([int(seed), role]).generate_state(1, np.uint64)[0]
     return torch.Generator().manual_seed(int(state))
+
+
+def _are_ids(x: object) -> bool:
+    """True for a matrix of whole numbers."""
+    return isinstance(x, Tensor) and x.ndim == 2 and x.dtype in (torch.int64, torch.int32)
 
 
 def _describe(x: object) -> str:

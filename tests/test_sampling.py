@@ -379,8 +379,11 @@ BAD = {
     "history that is a list": ((ZEROS, PENALTY, [[0], [1]]), r"\(B, N\) with B = 2, got list"),
     "history past the vocabulary": ((ZEROS, PENALTY, IDS + 3), r"the id 4, but the vocabulary has 4 tokens"),
     "prompt lengths of another batch": ((ZEROS, PENALTY, IDS, torch.tensor([1])), r"\(B,\) with B = 2, got \(1,\)"),
-    "a draft too short": ((ZEROS, PENALTY, IDS, None, IDS), r"\(B, k\) with B = 2 and k >= 2, got \(2, 1\)"),
-    "a draft of another batch": ((ZEROS, PENALTY, IDS, None, IDS[:1]), r"\(B, k\) with B = 2 and k >= 2, got \(1, 1\)"),
+    "a draft too short": ((ZEROS, PENALTY, IDS, None, IDS), r"with B = 2 and k >= 2, got torch.int64 \(2, 1\)"),
+    "a draft of another batch": (
+        (ZEROS, PENALTY, IDS, None, IDS[:1]),
+        r"\(B, k\) with B = 2 and k >= 2, got torch.int64 \(1, 1\)",
+    ),
     "a draft past the vocabulary": ((ZEROS, PENALTY, IDS, None, torch.full((2, 2), 9)), r"the id 9, but .* 4 tokens"),
     "too many dimensions": ((ZEROS[None], PENALTY, IDS), r"\(B, L, V\) or \(B, V\), got \(1, 2, 3, 4\)"),
 }

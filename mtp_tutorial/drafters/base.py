@@ -24,7 +24,7 @@ class Drafter(Protocol):
 
     #: The target's hidden states it reads: -1 is after the final norm, i after layer i. Empty: none.
     needs_hidden: tuple[int, ...]
-    #: The width of the distributions it drafts from; None when it can only copy tokens it has seen.
+    #: The width of the distributions it drafts from; None, or left out, when it can only copy tokens it has seen.
     vocab_size: int | None
 
     def start(self, target: Target, prompts: Sequence[Sequence[int]], hidden: tuple[Tensor, ...]) -> None:

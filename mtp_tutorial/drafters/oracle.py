@@ -10,6 +10,7 @@ so each draft token is accepted with exactly this probability, until the first s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -29,7 +30,7 @@ class OracleDrafter:
     needs_hidden: tuple[int, ...] = ()
 
     def __init__(self, target: Target, continuation: object = None, accuracy: float = 1.0) -> None:
-        if isinstance(accuracy, bool) or not isinstance(accuracy, (int, float)) or not 0 <= accuracy <= 1:
+        if isinstance(accuracy, bool) or not isinstance(accuracy, Real) or not 0 <= accuracy <= 1:
             raise ValueError(f"accuracy={accuracy!r}: use a probability from 0 to 1")
         self.target, self.accuracy, self.continuation = target, float(accuracy), continuation
         self.vocab_size = target.vocab_size

@@ -41,6 +41,7 @@ def output_law(rule: str | Rule, draft: Draft, target_probs: Rows, **params: flo
     Raises ValueError when B is not 1, shapes do not fit, or a breakpoint is missing.
     """
     rule = get_rule(rule)
+    _check_draft(draft)
     target_row = _as_rows(target_probs)
     length = draft.tokens.shape[1] + 1
     law: Law = {}
@@ -53,6 +54,7 @@ def output_law(rule: str | Rule, draft: Draft, target_probs: Rows, **params: flo
 
 def accepted_law(rule: str | Rule, draft: Draft, target_probs: Rows, **params: float) -> dict[int, float]:
     """The probability of each number of accepted draft tokens, under the same conventions as ``output_law``."""
+    _check_draft(draft)
     law = dict.fromkeys(range(int(draft.lengths[0]) + 1), 0.0)
     for volume, verdict in _boxes(get_rule(rule), draft, _as_rows(target_probs), params):
         for n, weight in zip(verdict.num_accepted.tolist(), volume.tolist(), strict=True):
@@ -81,12 +83,24 @@ def marginal(law: Law, position: int = 0) -> dict[int, float]:
 # -- Inside ---------------------------------------------------------------------------------------------------------
 
 
+def _check_draft(draft: Draft) -> None:
+    if not isinstance(draft, Draft):
+        raise ValueError(f"draft must be a Draft, got {type(draft).__name__}: use Draft(tokens, probs)")
+    if draft.tokens.shape[0] != 1:
+        raise ValueError(f"an exact law is that of one sequence (B = 1), got B = {draft.tokens.shape[0]}")
+
+
 def _as_rows(rows: Rows) -> Callable[[tuple[int, ...]], Tensor]:
     """A tensor of rows by position, or a callable, as one callable prefix → (V,) float64. Each row is checked."""
+
+    widths: set[int] = set()
 
     @functools.cache
     def row(prefix: tuple[int, ...]) -> Tensor:
         found = find(prefix)
+        widths.update(found.shape[-1:])
+        if found.ndim != 1 or len(widths) != 1:
+            raise ValueError(f"rows({prefix}) must be one row, (V,), as wide as the others; got {tuple(found.shape)}")
         _check_rows(f"rows({prefix})", found)
         return found
 
@@ -100,10 +114,16 @@ def _as_rows(rows: Rows) -> Callable[[tuple[int, ...]], Tensor]:
             if len(prefix) >= len(table):
                 raise ValueError(f"a row for position {len(prefix)} is needed, but {len(table)} rows were given")
             return table[len(prefix)]
-    else:
+    elif callable(rows):
 
         def find(prefix: tuple[int, ...]) -> Tensor:
-            return torch.as_tensor(rows(prefix), dtype=torch.float64)
+            found = rows(prefix)
+            try:
+                return torch.as_tensor(found, dtype=torch.float64)
+            except (TypeError, ValueError, RuntimeError) as error:
+                raise ValueError(f"rows({prefix}) must be one row of V numbers, got {type(found).__name__}") from error
+    else:
+        raise ValueError(f"target_probs must be a tensor or a function prefix -> (V,) row, got {type(rows).__name__}")
 
     return row
 
@@ -123,8 +143,6 @@ def _continuations(
 
 def _drafts(draft: Draft) -> Iterator[tuple[float, Draft]]:
     """Each draft that may be drawn, with its probability."""
-    if draft.tokens.shape[0] != 1:
-        raise ValueError(f"an exact law is that of one sequence (B = 1), got B = {draft.tokens.shape[0]}")
     if draft.probs is None:
         yield 1.0, draft
         return

@@ -6,6 +6,7 @@ Must not know: drafters, verify rules, the loop.
 
 from __future__ import annotations
 
+import os
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -38,12 +39,14 @@ def load(
     where = _device(device, "cpu" if str(name) in toys.TOYS else None)
     kind = _dtype(dtype)
     if str(name) in toys.TOYS:
+        if options:
+            raise ValueError(f"toys take device and dtype only, not {', '.join(options)}")
         return toys.load_toy(str(name), where, kind or torch.float64)
     if str(name) == "smollm2":
         source, notes = smollm2.fetch(), (smollm2.NOTE,)
         kind = kind or (torch.bfloat16 if where.type == "cuda" or native_bf16() else torch.float32)
     else:
-        if "/" not in str(name) and not Path(name).is_dir():
+        if "/" not in str(name) and not os.path.isdir(name):
             options["local_files_only"] = True  # most likely a misspelt name: no use in asking the hub
         source, notes = name, ()
         kind = kind or (torch.bfloat16 if where.type == "cuda" else torch.float32)
@@ -54,13 +57,16 @@ def load(
 
 def wrap(model: torch.nn.Module, tokenizer=None, name: str | None = None, notes: tuple[str, ...] = ()) -> Target:
     """A target made of a transformers model that is already in memory."""
+    if not hasattr(model, "config") or not hasattr(model, "get_input_embeddings"):
+        raise ValueError(f"a target is made of a causal LM of transformers, not of a {type(model).__name__}")
     config = adapter.text_config(model)
     name = name or config.model_type
     adapter.check_supported(name, model)
     weights = next(model.parameters())
     generation = getattr(model, "generation_config", None)
-    ends = getattr(generation, "eos_token_id", None) or getattr(config, "eos_token_id", None) or ()
-    ends = {ends} if isinstance(ends, int) else set(ends)
+    ends = getattr(generation, "eos_token_id", None)  # may be 0
+    ends = getattr(config, "eos_token_id", None) if ends is None else ends
+    ends = {ends} if isinstance(ends, int) else set(ends or ())
     own = getattr(tokenizer, "eos_token_id", None)
     return Target(
         name=name,
@@ -94,6 +100,16 @@ def _device(device: str | torch.device | None, default: str | None) -> torch.dev
             f"device {device!r} was asked for, but torch sees no CUDA GPU: use device='cpu', or install a CUDA "
             "build of torch"
         )
+    try:
+        if chosen.type == "meta":
+            raise TypeError("it holds no numbers")
+        torch.zeros(1, dtype=torch.float64, device=chosen)
+    except (RuntimeError, TypeError, AssertionError, ImportError) as error:
+        why = str(error).splitlines()[0][:120]
+        raise ValueError(
+            f"device {device!r} is not there, or has no 64-bit floats, in which tokens are drawn ({why}): "
+            "use device='cpu', or 'cuda' with an NVIDIA or AMD GPU"
+        ) from error
     return chosen
 
 
@@ -112,7 +128,7 @@ def _from_pretrained(source: str | Path, name: str, device: torch.device, dtype:
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=options.get("local_files_only", False))
         model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
-    except (OSError, SafetensorError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         why = str(error).splitlines()[0][:200]
         raise FetchError(
             f"unknown model {name!r}, or it is damaged or cannot be reached ({why}). Known names: "

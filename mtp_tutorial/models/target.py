@@ -93,8 +93,8 @@ class Target:
             if chat and self.is_chat:
                 prompt = [{"role": "user", "content": prompt}]
             else:
-                return self._checked(list(self.tokenizer(prompt)["input_ids"]))
-        prompt = prompt.tolist() if isinstance(prompt, Tensor) else prompt
+                return self._checked(self._read(prompt))
+        prompt = prompt.tolist() if isinstance(prompt, (Tensor, np.ndarray)) else prompt
         if not isinstance(prompt, (list, tuple)):
             raise ValueError(f"a prompt is a string, messages, or a list of ids; got {type(prompt).__name__}")
         prompt = list(prompt)
@@ -107,8 +107,19 @@ class Target:
                 text = self.tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
             except (KeyError, TypeError, AttributeError, TemplateError) as error:
                 raise ValueError('each message must be a dict such as {"role": "user", "content": "…"}') from error
-            return self._checked(list(self.tokenizer(text, add_special_tokens=False)["input_ids"]))
+            return self._checked(self._read(text, add_special_tokens=False))
         return self._checked(prompt)
+
+    def _read(self, text: str, **options) -> list[int]:
+        """Text → ids, by the tokenizer."""
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"the prompt holds {text[error.start]!r}, which is no character (text read from bytes that are not "
+                "UTF-8 holds such): decode it with the encoding it was written in"
+            ) from error
+        return list(self.tokenizer(text, **options)["input_ids"])
 
     def _checked(self, ids: list[int]) -> list[int]:
         if not ids:
