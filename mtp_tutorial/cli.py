@@ -190,7 +190,7 @@ def _show(console, target: Target, found: Generation, speculative: bool) -> None
 
     from .show.tokens import rich_legend, rich_tokens
 
-    letters = not console.is_terminal
+    letters = not console.is_terminal or console.is_dumb_terminal
     console.print(rich_tokens(found, letters=letters), soft_wrap=True)
     kinds = [kind for kind in ("accepted", "recovered", "bonus", "prefill", "plain") if kind in found.kinds]
     console.print(rich_legend(kinds, letters=letters))

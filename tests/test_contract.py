@@ -17,7 +17,7 @@ import torch
 from tiny import tiny
 
 import mtp_tutorial as mt
-from mtp_tutorial import doctor
+from mtp_tutorial import cli, doctor
 from mtp_tutorial.models import smollm2, wrap
 from mtp_tutorial.models.toys import random_toy
 
@@ -309,6 +309,16 @@ def test_a_terminal_without_the_characters_shows_question_marks_and_json_stays_w
     assert shown.returncode == 0 and b"?" in shown.stdout and not shown.stderr
     found = json.loads(command(*BEIJING, "--json", env=narrow).stdout)
     assert found["text"] == mt.generate(mt.load("toy-beijing"), BEIJING[-1], sampling=GREEDY, max_new_tokens=4).text
+
+
+def test_a_terminal_without_styles_shows_letters(capsys):
+    from rich.console import Console
+
+    found = say(drafter="oracle", sampling=GREEDY)
+    for kind, lettered in (("dumb", True), ("xterm", False)):
+        console = Console(force_terminal=True, no_color=True, _environ={"TERM": kind})
+        cli._show(console, TOY, found, speculative=True)
+        assert ("bonus[B]" in capsys.readouterr().out) == lettered
 
 
 @pytest.mark.skipif(os.name == "nt", reason="closes a file descriptor before the start")
