@@ -120,8 +120,9 @@ def make_answers(
 
 
 def read_answers(folder: Path) -> Iterator[Answer]:
-    """The answers of a folder, shard by shard."""
-    for path in sorted(Path(folder).glob("shard-*.npz")):
+    """The answers of a folder, shard by shard, or of one shard."""
+    folder = Path(folder)
+    for path in sorted(folder.glob("shard-*.npz")) if folder.is_dir() else [folder]:
         with np.load(path) as shard:
             ids, kinds = shard["ids"].tolist(), shard["kinds"].tolist()
             prompts = np.split(shard["prompts"].astype(np.int64), shard["prompt_ends"][:-1])
