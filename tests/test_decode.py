@@ -17,7 +17,8 @@ from tiny import Calls, Scripted, Watch, tiny
 import mtp_tutorial as mt
 from mtp_tutorial.models import toys
 from mtp_tutorial.models.toys import random_toy
-from mtp_tutorial.verify import RULES, Rule, conclude, draw_at, full_row, inverse_cdf, leading, points, row_at
+from mtp_tutorial.sampling import inverse_cdf
+from mtp_tutorial.verify import RULES, Rule, conclude, draw_at, full_row, leading, points, row_at
 
 GREEDY = mt.Sampling(temperature=0)
 TOY = random_toy(6, order=2, seed=1)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ..records import Draft, Verdict
-from ..verify import Rule, _check_rows, get_rule, verify
+from ..verify import Rule, check_rows, get_rule, verify
 
 Law = dict[tuple[int, ...], float]
 Rows = Tensor | Callable[[tuple[int, ...]], Tensor]
@@ -101,7 +101,7 @@ def _as_rows(rows: Rows) -> Callable[[tuple[int, ...]], Tensor]:
         widths.update(found.shape[-1:])
         if found.ndim != 1 or len(widths) != 1:
             raise ValueError(f"rows({prefix}) must be one row, (V,), as wide as the others; got {tuple(found.shape)}")
-        _check_rows(f"rows({prefix})", found)
+        check_rows(f"rows({prefix})", found)
         return found
 
     if isinstance(rows, Tensor):

@@ -1,250 +1,30 @@
-"""The loop: plain decoding is a speculative round that drafts nothing.
+"""The loop itself: prefill, then rounds of draft, verify, commit.
 
-Takes: a target, prompts, a drafter, a verify rule.  Returns: rounds as they happen, and finished texts.
+Takes: a ``Request``.  Returns: rounds as they happen.
 Must not know: how a drafter guesses, how a rule judges, the lab.
-
-A round: the drafter proposes k_b tokens for sequence b; one forward call reads the last token and the draft, k_b + 1
-rows; the verify rule keeps a prefix and adds one token; the counters of the caches move back to what was kept. Nothing
-is computed twice, and the bonus token costs no call of its own.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from .cache import PrefixCache, SlotCache
-from .drafters import Drafter, load_drafter
-from .models import Target
-from .records import Controller, Draft, Generation, Round, Sampling, Verdict
-from .sampling import DRAFTING, VERIFYING, generator, probabilities_unchecked
-from .verify import RULES, Rule, at_draft, get_rule
-
-MAX_DRAFT = 64
-
-Messages = list[dict[str, str]]
-Prompt = str | Messages | Sequence[int]
+from ..records import Draft, Generation, Round, Verdict
+from ..verify import RULES, Rule, at_draft
+from .request import Request, TextInMaking, check_k, plain_numbers
 
 
-class Hooks:
-    """Places where the lab looks on, or puts a fault in, without the engine knowing the lab. By default: no change."""
+class Engine(Request):
+    """A request on its way: ``rounds()`` decodes it, once."""
 
-    #: Raise ValueError when a used row of the target holds NaN.
-    check_nan = True
-
-    def probabilities(
-        self, logits: Tensor, sampling: Sampling, history: Tensor | None, prompt_lengths: Tensor | None, draft: Tensor
-    ) -> Tensor:
-        """(B, L, V) logits → the target's distributions. ``history`` is None unless penalties are on."""
-        return probabilities_unchecked(logits, sampling, history, prompt_lengths, draft)
-
-    def uniforms(self, generators: Sequence[torch.Generator], drafted: Sequence[int]) -> Tensor:
-        """(B, k_max+1, 2) float64: sequence b draws k_b coins, then k_b + 1 draws, never more."""
-        found = torch.zeros(len(drafted), max(drafted, default=0) + 1, 2, dtype=torch.float64)
-        for row, (source, k) in enumerate(zip(generators, drafted, strict=True)):
-            numbers = torch.rand(2 * k + 1, generator=source, dtype=torch.float64)
-            found[row, :k, 0] = numbers[:k]
-            found[row, : k + 1, 1] = numbers[k:]
-        return found
-
-    def hidden(self, hidden: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """The target's hidden states on their way to the drafter."""
-        return hidden
-
-    def ends(self, token: int, eos_ids: frozenset[int]) -> bool:
-        """Whether the text ends with this token."""
-        return token in eos_ids
-
-    def observe(
-        self, sequences: Sequence[int], draft: Draft, target_probs: Tensor, uniforms: Tensor, verdict: Verdict
-    ) -> None:
-        """Sees the tensors of each round, the prefill included (its draft is empty)."""
-
-
-@dataclass
-class _Sequence:
-    """One text in the making."""
-
-    index: int
-    prompt: list[int]
-    verifying: torch.Generator
-    drafting: torch.Generator
-    tokens: list[int] = field(default_factory=list)
-    rounds: list[Round] = field(default_factory=list)
-    text: str | None = None  # set when a stop string cuts it
-    finish_reason: str | None = None
-
-    @property
-    def ids(self) -> list[int]:
-        return self.prompt + self.tokens
-
-
-def generate(
-    target: Target,
-    prompts: Prompt | Sequence[Prompt],
-    drafter: Drafter | str | None = None,
-    rule: str | Rule = "rejection",
-    rule_params: Mapping[str, float] | None = None,
-    num_speculative_tokens: int | Controller = 4,
-    sampling: Sampling | None = None,
-    max_new_tokens: int = 128,
-    stop: str | Sequence[str] = (),
-    ignore_eos: bool = False,
-    seed: int | Sequence[int] = 0,
-    chat: bool = True,
-    cache_factory: Callable[[Target, int, int], SlotCache] | None = None,
-    hooks: Hooks | None = None,
-    prefix_cache: PrefixCache | None = None,
-) -> Generation | list[Generation]:
-    """Decode one prompt, or a batch of them with ragged acceptance; return a Generation, or a list of them.
-
-    prompts: a string (one user turn on a chat model; raw text with ``chat=False``), a list of messages, a list of ids,
-        or a list of any of these, which returns a list.
-    drafter: None decodes plainly; a name that ``load_drafter`` knows; or a drafter.
-    rule, rule_params: the verify rule (a name from RULES, or a Rule) and its parameters. The first token comes from the
-        prefill and never passes it.
-    num_speculative_tokens: k, 0 to 64, or a Controller that chooses it in each round.
-    sampling: None is Sampling(): temperature 1.
-    stop: strings that end the text. The tokens keep what completed the string; ``text`` ends before it.
-    seed: sequence i gets ``seed + i``, or one seed each as a list. What a sequence says depends on its own seed only.
-    cache_factory: (target, batch, capacity) → SlotCache.  hooks: see Hooks.
-    prefix_cache: reuses the keys and values of texts decoded before. Not used with drafters that read hidden states.
-    Raises ValueError for bad input, before anything is decoded.
-    """
-    engine = _Engine(
-        target,
-        prompts,
-        drafter,
-        rule=rule,
-        rule_params=rule_params,
-        num_speculative_tokens=num_speculative_tokens,
-        sampling=sampling,
-        max_new_tokens=max_new_tokens,
-        stop=stop,
-        ignore_eos=ignore_eos,
-        seed=seed,
-        chat=chat,
-        cache_factory=cache_factory,
-        hooks=hooks,
-        prefix_cache=prefix_cache,
-    )
-    started = time.perf_counter()
-    for _ in engine.rounds():
-        pass
-    seconds = time.perf_counter() - started
-    found = [engine.generation(sequence, seconds) for sequence in engine.sequences]
-    return found if engine.is_batch else found[0]
-
-
-def stream(
-    target: Target, prompts: Prompt | Sequence[Prompt], drafter: Drafter | str | None = None, **options
-) -> Iterator[Round]:
-    """As ``generate``, with the same options, but yields each Round as it happens.
-
-    The prefill comes first, then one Round a live sequence and target call.
-    """
-    return _Engine(target, prompts, drafter, **options).rounds()
-
-
-class _Engine:
-    def __init__(
-        self,
-        target: Target,
-        prompts: Prompt | Sequence[Prompt],
-        drafter: Drafter | str | None = None,
-        rule: str | Rule = "rejection",
-        rule_params: Mapping[str, float] | None = None,
-        num_speculative_tokens: int | Controller = 4,
-        sampling: Sampling | None = None,
-        max_new_tokens: int = 128,
-        stop: str | Sequence[str] = (),
-        ignore_eos: bool = False,
-        seed: int | Sequence[int] = 0,
-        chat: bool = True,
-        cache_factory: Callable[[Target, int, int], SlotCache] | None = None,
-        hooks: Hooks | None = None,
-        prefix_cache: PrefixCache | None = None,
-    ) -> None:
-        if not isinstance(target, Target):
-            raise ValueError(f"target must be what mt.load returned, not {type(target).__name__}")
-        if target.model.training:
-            raise ValueError(
-                f"{target.name} is in training mode, where dropout makes it another model at each call: "
-                "run target.model.eval() first"
-            )
-        self.target = target
-        self.rule = get_rule(rule)
-        if not isinstance(rule_params or {}, Mapping):
-            raise ValueError(f"rule_params={rule_params!r}: use a dict of names and numbers such as {{'delta': 0.2}}")
-        self.rule_params = self.rule.check_params(rule_params or {})
-        self.controller = _controller(num_speculative_tokens)
-        self.sampling = Sampling() if sampling is None else sampling
-        if not isinstance(self.sampling, Sampling):
-            raise ValueError(f"sampling must be an mt.Sampling, got {type(sampling).__name__}")
-        if not _is_whole(max_new_tokens) or max_new_tokens < 1:
-            raise ValueError(f"max_new_tokens={max_new_tokens!r}: use a whole number, 1 or more")
-        self.max_new_tokens = int(max_new_tokens)
-        stop = () if stop is None else stop
-        self.stop = tuple(stop) if isinstance(stop, (list, tuple)) else (stop,)
-        if any(not isinstance(text, str) or not text for text in self.stop):
-            raise ValueError(f"stop={stop!r}: use a string that is not empty, or a list of those; () for none")
-        self.eos_ids = frozenset() if ignore_eos else target.eos_ids
-        self.hooks = Hooks() if hooks is None else hooks
-        if not isinstance(self.hooks, Hooks):
-            raise ValueError(f"hooks={hooks!r:.60}: use mt.Hooks() or an object of a class that extends it")
-        self.drafter = load_drafter(drafter, target) if isinstance(drafter, str) else drafter
-        if self.drafter is not None and (isinstance(drafter, type) or not hasattr(self.drafter, "propose")):
-            raise ValueError(f"drafter={drafter!r:.60}: use None, a name that load_drafter knows, or what it returned")
-        width = getattr(self.drafter, "vocab_size", None)
-        if width not in (None, target.vocab_size):
-            raise ValueError(
-                f"the drafter has a vocabulary of {width} tokens, {target.name} one of "
-                f"{target.vocab_size}: load a drafter for this target with mt.load_drafter(name, target)"
-            )
-        self.is_batch = _is_batch(prompts)
-        prompts = list(prompts) if self.is_batch else [prompts]
-        if not prompts:
-            raise ValueError("the list of prompts is empty: give at least one")
-        seeds = _seeds(seed, len(prompts))
-        self.sequences = [
-            _Sequence(i, target.encode(prompt, chat), generator(s, VERIFYING), generator(s, DRAFTING))
-            for i, (prompt, s) in enumerate(zip(prompts, seeds, strict=True))
-        ]
-        self.live = list(self.sequences)
-        room = max(len(s.prompt) for s in self.sequences) + min(max_new_tokens, 4096) + MAX_DRAFT + 1
-        capacity = min(room, target.max_length + MAX_DRAFT + 1)
-        if not (cache_factory is None or callable(cache_factory)):
-            raise ValueError(f"cache_factory={cache_factory!r:.60}: use a function of (target, batch, capacity)")
-        make = cache_factory or Target.new_cache
-        self.cache = make(target, len(self.sequences), capacity)
-        self._check_cache()
-        self.prefix_cache = prefix_cache
-        if prefix_cache is not None:
-            if not isinstance(prefix_cache, PrefixCache):
-                raise ValueError(f"prefix_cache={prefix_cache!r:.60}: use an mt.PrefixCache(), or None")
-            prefix_cache.claim(target.model)
-        self.layers = tuple(getattr(self.drafter, "needs_hidden", ()))
-        if not all(_is_whole(layer) and -1 <= layer <= target.num_layers for layer in self.layers):
-            raise ValueError(
-                f"the drafter wants the hidden states of the layers {self.layers}; {target.name} has -1 (after the "
-                f"final norm) and 0 (the embedding) to {target.num_layers}"
-            )
+    def __init__(self, *args, **options) -> None:
+        super().__init__(*args, **options)
+        self.live = list(self.sequences)  # in the order of the cache's rows
         self.turn = object()  # marks the drafter while it works for this call
-
-    def _check_cache(self) -> None:
-        """Raise ValueError when what ``cache_factory`` made cannot hold this batch."""
-        batch, layers = len(self.sequences), self.target.num_layers
-        if not isinstance(self.cache, SlotCache) or (self.cache.batch, len(self.cache.layers)) != (batch, layers):
-            raise ValueError(f"cache_factory must return a SlotCache for {batch} sequences and {layers} layers")
-        if any(held >= len(s.prompt) for held, s in zip(self.cache.lengths, self.sequences, strict=True)):
-            raise ValueError("cache_factory returned a cache that holds a text already: make a new one at each call")
-
-    # -- The loop ---------------------------------------------------------------------------------------------------
 
     def rounds(self) -> Iterator[Round]:
         yield from self._prefill()
@@ -319,7 +99,7 @@ class _Engine:
 
     def _wanted(self) -> list[int]:
         """How many tokens each live sequence is to draft: the controller's choice, as far as the context reaches."""
-        wanted = _plain(self.controller.choose([s.index for s in self.live]))
+        wanted = plain_numbers(self.controller.choose([s.index for s in self.live]))
         try:
             wanted = list(wanted)
         except TypeError as error:
@@ -426,7 +206,7 @@ class _Engine:
         self.cache.roll_back(after)
         return rounds
 
-    def _emit(self, sequence: _Sequence, tokens: list[int]) -> int:
+    def _emit(self, sequence: TextInMaking, tokens: list[int]) -> int:
         """Append tokens until the text ends; return how many were."""
         for count, token in enumerate(tokens, 1):
             sequence.tokens.append(token)
@@ -442,7 +222,7 @@ class _Engine:
                 return count
         return len(tokens)
 
-    def _cut(self, sequence: _Sequence) -> str | None:
+    def _cut(self, sequence: TextInMaking) -> str | None:
         """The text before the first stop string, or None when there is none."""
         text = self.target.decode(sequence.tokens)
         places = [place for place in map(text.find, self.stop) if place >= 0]
@@ -471,7 +251,7 @@ class _Engine:
         width = max(map(len, rows))
         return torch.tensor([[*row, *[fill] * (width - len(row))] for row in rows], device=self.target.device)
 
-    def generation(self, sequence: _Sequence, seconds: float) -> Generation:
+    def generation(self, sequence: TextInMaking, seconds: float) -> Generation:
         text = self.target.decode(sequence.tokens) if sequence.text is None else sequence.text
         return Generation(
             tokens=list(sequence.tokens),
@@ -498,65 +278,6 @@ class _Clock:
 
     def stamp(self, done: Round) -> Round:
         return replace(done, **{f"seconds_{name}": seconds for name, seconds in self.spent.items()})
-
-
-class _Fixed:
-    """The Controller behind a plain number."""
-
-    def __init__(self, k: int) -> None:
-        self.k = k
-
-    def choose(self, sequences: Sequence[int]) -> list[int]:
-        return [self.k] * len(sequences)
-
-    def observe(self, rounds: Sequence[Round]) -> None:
-        pass
-
-
-def check_k(k: int) -> None:
-    """Raise ValueError unless k is a draft length: 0 to 64."""
-    if not _is_whole(k) or not 0 <= k <= MAX_DRAFT:
-        raise ValueError(f"num_speculative_tokens={k!r}: use a whole number from 0 to {MAX_DRAFT}")
-
-
-def _controller(k: int | Controller) -> Controller:
-    if hasattr(k, "choose") and hasattr(k, "observe") and not isinstance(k, type):
-        return k
-    check_k(k)
-    return _Fixed(int(k))
-
-
-def _is_batch(prompts: Prompt | Sequence[Prompt]) -> bool:
-    """True for a list of prompts, False for one: a string, a list of messages (dicts), or a list of ids."""
-    if isinstance(prompts, (Tensor, np.ndarray)):
-        return prompts.ndim == 2
-    if isinstance(prompts, str):
-        return False
-    if not isinstance(prompts, (list, tuple)):
-        raise ValueError(f"a prompt is a string, messages, or a list of ids; got {type(prompts).__name__}")
-    return bool(prompts) and not isinstance(prompts[0], (dict, int, np.integer))
-
-
-def _seeds(seed: int | Sequence[int], count: int) -> list[int]:
-    seed = _plain(seed)
-    if _is_whole(seed):
-        return [int(seed) + i for i in range(count)]
-    try:
-        seeds = list(seed)
-    except TypeError as error:
-        raise ValueError(f"seed={seed!r}: use a whole number, or one for each prompt") from error
-    if len(seeds) != count:
-        raise ValueError(f"{len(seeds)} seeds for {count} prompts: give one each, or a single number")
-    return seeds
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-
-
-def _plain(value: object) -> object:
-    """Tensors and arrays as Python numbers or lists of them; anything else as it is."""
-    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _last_rows(hidden: Tensor, rows: Sequence[Sequence[int]]) -> Tensor:
