@@ -78,7 +78,7 @@ def _machine() -> list[Finding]:
             remedy = "there is an NVIDIA driver, but this torch has no CUDA: install a CUDA build of torch"
         found = [Finding("device", f"cpu, {torch.get_num_threads()} threads", NOTE if remedy else OK, remedy)]
         dtype = "bfloat16" if native_bf16() else "float32"
-    found.append(Finding("dtype", f"smollm2 runs in {dtype}, toys in float64"))
+    found.append(Finding("dtype", f"smollm2 runs in {dtype}, nano in float32, toys in float64"))
     memory = psutil.virtual_memory()
     text = f"{memory.available / _GIB:.1f} GiB free of {memory.total / _GIB:.1f} GiB"
     low = memory.available < 2 * _GIB
@@ -89,7 +89,7 @@ def _machine() -> list[Finding]:
 
 
 def _models() -> list[Finding]:
-    from .models import NAMES, cache_dir, smollm2
+    from .models import NAMES, cache_dir, nano, smollm2
 
     base = cache_dir()
     existing = next(path for path in (base, *base.parents) if os.path.exists(path))  # path.exists() may raise
@@ -105,6 +105,13 @@ def _models() -> list[Finding]:
         Finding("model cache", text, PROBLEM if remedy else OK, remedy),
         Finding("toys", ", ".join(name for name in NAMES if name.startswith("toy")) + " (built in)"),
     ]  # fmt: skip
+    if nano.is_there():
+        size = sum(path.stat().st_size for path in nano.folder().iterdir())
+        found.append(Finding("nano", f"stored in the repository, {size / 1e6:.0f} MB"))
+    else:
+        found.append(
+            Finding("nano", "not there", NOTE, "clone the repository and install from there: pip install -e .")
+        )
     if smollm2.is_cached():
         size = sum(path.stat().st_size for path in smollm2.folder().iterdir())
         found.append(Finding("smollm2", f"cached, {size / 1e6:.0f} MB"))

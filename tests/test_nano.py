@@ -1,11 +1,15 @@
 """The bundled model and the text it learned: the same each time, of four kinds, valid within its kind."""
 
+import hashlib
 import json
 
 import pytest
 import torch
 
-from mtp_tutorial.training import nano
+import mtp_tutorial as mt
+from mtp_tutorial import doctor
+from mtp_tutorial.models import nano as nano_model
+from mtp_tutorial.training import nano, nano_report
 from mtp_tutorial.training.corpus import KINDS, corpus, prompts, texts
 
 # -- the text ---------------------------------------------------------------------------------------------------------
@@ -170,3 +174,84 @@ def test_the_seed_of_the_caller_is_left_alone():
     torch.manual_seed(1)
     nano.make_model(SMALL)
     assert torch.equal(torch.rand(1), wanted)
+
+
+# -- the stored model -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def target():
+    return mt.load("nano", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def exact():
+    return mt.load("nano", device="cpu", dtype="float64")
+
+
+def test_nano_loads_as_it_is_described(target):
+    assert target.name == "nano" and target.dtype == torch.float32 and not target.is_chat
+    assert (target.vocab_size, target.max_length, target.eos_ids) == (1024, 512, frozenset({0}))
+    assert 500_000 < sum(p.numel() for p in target.model.parameters()) < 3_000_000
+
+
+def test_the_readme_has_the_checksums_of_what_is_stored():
+    said = (nano_model.folder().parent / "README.md").read_text(encoding="utf-8")
+    stored = [path for path in nano_model.folder().parent.rglob("*") if path.is_file() and path.name != "README.md"]
+    assert len(stored) >= 5
+    for path in stored:
+        assert hashlib.sha256(path.read_bytes()).hexdigest() in said, f"{path.name} is not the file of the README"
+
+
+def test_the_stored_tokenizer_is_the_one_that_the_code_makes(target):
+    assert target.tokenizer.get_vocab() == nano.make_tokenizer().get_vocab()
+    for kind in KINDS:
+        for text in texts(kind, 50, seed=8):
+            assert target.decode(target.encode(text)) == text
+
+
+def test_a_missing_folder_is_told_with_a_way_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(nano_model, "folder", lambda: tmp_path / "target")
+    with pytest.raises(ValueError, match="pip install -e"):
+        mt.load("nano")
+    finding = next(one for one in doctor.examine() if one.what == "nano")
+    assert finding.status == doctor.NOTE and "pip install -e" in finding.remedy
+
+
+def test_the_doctor_finds_nano():
+    assert next(one for one in doctor.examine() if one.what == "nano").status == doctor.OK
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_greedy_speculation_writes_the_plain_text(exact, kind):
+    begun = prompts(kind, 3, seed=1)
+    options = {"sampling": mt.Sampling(temperature=0), "max_new_tokens": 60}
+    plain = mt.generate(exact, begun, **options)
+    guessed = mt.generate(exact, begun, drafter=mt.load_drafter("ngram", exact), rule="rejection", **options)
+    assert [one.tokens for one in guessed] == [one.tokens for one in plain]
+    assert all(1 <= len(one.tokens) <= 60 for one in plain)
+    assert sum(one.target_calls for one in guessed) < sum(one.target_calls for one in plain)
+
+
+def test_the_kinds_differ_in_predictability(target):
+    loss = {kind: nano_report.held_out_loss(target, kind, count=25) for kind in KINDS}
+    assert max(loss["json"], loss["python"]) < 0.9 * min(loss["prose"], loss["dialogue"])
+    assert loss["json"] < 0.7 * loss["prose"]
+    assert max(loss.values()) < 2
+
+
+def test_most_continued_json_parses(target):
+    made = nano_report.samples(target, "json", count=10, temperature=0.0)
+    valid = 0
+    for prompt, text in made:
+        try:
+            json.loads(prompt + text)
+            valid += 1
+        except ValueError:
+            pass
+    assert valid >= 7
+
+
+def test_the_report_shows_every_kind():
+    said = nano_report.report(nano_model.folder(), kinds=("python",), count=3)
+    assert "| python | 0." in said and said.count("```text") == 3 and "▸" in said

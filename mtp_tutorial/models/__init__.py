@@ -1,4 +1,4 @@
-"""Targets: the toys, SmolLM2, any Hugging Face id or local folder, on CPU or GPU.
+"""Targets: the toys, the bundled nano, SmolLM2, any Hugging Face id or local folder, on CPU or GPU.
 
 Takes: a name.  Returns: a ``Target``.
 Must not know: drafters, verify rules, the loop.
@@ -12,24 +12,24 @@ from pathlib import Path
 
 import torch
 
-from . import adapter, smollm2, toys
+from . import adapter, nano, smollm2, toys
 from .smollm2 import FetchError, cache_dir
 from .target import Target, check_same_vocabulary
 
 __all__ = ["NAMES", "FetchError", "Target", "cache_dir", "check_same_vocabulary", "load", "wrap"]
 
 #: The names that ``load`` knows by heart.
-NAMES = (*toys.TOYS, "smollm2")
+NAMES = (*toys.TOYS, "nano", "smollm2")
 
 
 def load(
     name: str, device: str | torch.device | None = None, dtype: torch.dtype | str | None = None, **options
 ) -> Target:
-    """A target by name: ``"toy"``, ``"toy-beijing"``, ``"smollm2"``, a Hugging Face id or a local folder.
+    """A target by name: ``"toy"``, ``"toy-beijing"``, ``"nano"``, ``"smollm2"``, a Hugging Face id or a local folder.
 
     device: None picks a CUDA GPU where there is one, else the CPU; toys stay on the CPU.
-    dtype: None picks float64 for toys; for smollm2 bf16 on CUDA and on CPUs with native bf16, else float32; for other
-        models bf16 on CUDA, else float32.
+    dtype: None picks float64 for toys, float32 for nano; for smollm2 bf16 on CUDA and on CPUs with native bf16, else
+        float32; for other models bf16 on CUDA, else float32.
     options: handed on to transformers' ``from_pretrained`` (``device_map="auto"`` spreads a model over several GPUs).
     Raises ValueError for an unknown name, device or dtype, or a model whose cache cannot be rolled back by a counter;
     FetchError (a ValueError) when weights cannot be brought here.
@@ -42,7 +42,10 @@ def load(
         if options:
             raise ValueError(f"toys take device and dtype only, not {', '.join(options)}")
         return toys.load_toy(str(name), where, kind or torch.float64)
-    if str(name) == "smollm2":
+    if str(name) == "nano":
+        source, notes = nano.find(), (nano.NOTE,)
+        kind = kind or torch.float32
+    elif str(name) == "smollm2":
         source, notes = smollm2.fetch(), (smollm2.NOTE,)
         kind = kind or (torch.bfloat16 if where.type == "cuda" or native_bf16() else torch.float32)
     else:
@@ -50,7 +53,7 @@ def load(
             options["local_files_only"] = True  # most likely a misspelt name: no use in asking the hub
         source, notes = name, ()
         kind = kind or (torch.bfloat16 if where.type == "cuda" else torch.float32)
-    with adapter.quiet() if name == "smollm2" else nullcontext():
+    with adapter.quiet() if name in ("nano", "smollm2") else nullcontext():
         model, tokenizer = _from_pretrained(source, str(name), where, kind, options)
     return wrap(model, tokenizer, str(name), notes)
 

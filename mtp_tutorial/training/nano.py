@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from ..models import native_bf16
+from ..models.adapter import quiet
 from .corpus import KINDS, corpus, texts
 
 CHECKPOINT = "checkpoint.pt"
@@ -185,11 +186,10 @@ def _publish(out: Path, model: torch.nn.Module, tokenizer, log: list[dict[str, f
 
     def write(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
-        model.eval().save_pretrained(folder)
+        with quiet():
+            model.eval().save_pretrained(folder)
         tokenizer.save_pretrained(folder)
 
-    if (out / "target").exists():
-        shutil.rmtree(out / "target")
     _whole(out / "target", write)
     lines = "".join(json.dumps(row) + "\n" for row in log)
     _whole(out / LOG, lambda temporary: temporary.write_text(lines, encoding="utf-8"))
@@ -200,6 +200,8 @@ def _whole(path: Path, write: Callable[[Path], object]) -> None:
     """Write to a temporary name, then rename: what stands under ``path`` is whole."""
     temporary = path.with_name(path.name + ".tmp")
     write(temporary)
+    if path.is_dir():
+        shutil.rmtree(path)
     temporary.replace(path)
 
 
