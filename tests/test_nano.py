@@ -255,3 +255,12 @@ def test_most_continued_json_parses(target):
 def test_the_report_shows_every_kind():
     said = nano_report.report(nano_model.folder(), kinds=("python",), count=3)
     assert "| python | 0." in said and said.count("```text") == 3 and "▸" in said
+
+
+def test_the_command_trains_and_reports(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(nano, "train", lambda out, recipe: [{"step": 0, "loss": 1.0, "seconds": 60.0}])
+    nano.main(["--out", str(tmp_path), "--steps", "1"])
+    assert "1 steps in 1.0 min, loss 1.000 nats" in capsys.readouterr().out
+    monkeypatch.setattr(nano_report, "report", lambda folder: f"report of {folder.name}")
+    nano.main(["--out", str(tmp_path), "--report"])
+    assert capsys.readouterr().out == "report of target\n"

@@ -210,6 +210,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m mtp_tutorial.training.nano", description=main.__doc__)
     parser.add_argument("--out", type=Path, default=Path("data/nano"), help="the folder of the model")
     parser.add_argument("--steps", type=int, default=Recipe.steps, help="updates of the weights")
+    parser.add_argument(
+        "--corpus-tokens", type=int, default=Recipe.corpus_tokens, help="how much text; then it repeats"
+    )
     parser.add_argument("--seed", type=int, default=Recipe.seed)
     parser.add_argument("--report", action="store_true", help="train nothing: print losses and samples as Markdown")
     chosen = parser.parse_args(arguments)
@@ -218,7 +221,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         print(report(chosen.out / "target"))
         return
-    log = train(chosen.out, Recipe(steps=chosen.steps, seed=chosen.seed))
+    log = train(chosen.out, Recipe(steps=chosen.steps, corpus_tokens=chosen.corpus_tokens, seed=chosen.seed))
     last = log[-50:]
     mean = sum(row["loss"] for row in last) / len(last)
     print(
