@@ -137,3 +137,24 @@ def test_the_heads_weights_hold_nothing_of_the_target(target):
     assert not any("embed" in name or "lm_head" in name for name in names)
     assert {"layers.0.enorm.weight", "layers.0.eh_proj.weight", "layers.0.post_norm.weight"} <= names
     assert MtpHead(target).layers[0].block.self_attn.q_proj.weight.dtype == torch.float64
+
+
+def test_a_layer_gives_what_transformers_own_mtp_layer_gives(target):
+    """The same random weights in transformers' MtpLayer, over a whole text at once."""
+    from transformers.modeling_layers import MtpLayer as Reference
+
+    made = head(target, 1)
+    decoder, mine = made.decoder, made.layers[0]
+    with torch.no_grad():
+        for norm in (mine.enorm, mine.hnorm, mine.post_norm):
+            norm.weight.uniform_(0.5, 1.5, generator=torch.Generator().manual_seed(5))
+        theirs = Reference(decoder.config, type(decoder.layers[-1]), type(decoder.norm), 0).double().eval()
+        theirs.load_state_dict({name.replace("block.", "mtp_block."): w for name, w in mine.state_dict().items()})
+        ids = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6]])
+        hidden = target.forward(ids, [8], target.new_cache(1), layers=(-1,))[1][0]
+        embedded, positions = made.embed(ids[:, 1:]), torch.arange(7)[None]
+        seen = torch.ones(7, 7, dtype=torch.bool).tril()[None, None]
+        rotary = decoder.rotary(embedded, positions)
+        expected = theirs(embedded, hidden[:, :-1], rotary, seen, positions, None)
+        found = made(0, ids[:, 1:], hidden[:, :-1], mt.SlotCache(1, 1))
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
