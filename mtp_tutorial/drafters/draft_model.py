@@ -9,14 +9,13 @@ Ref: Leviathan et al., arXiv 2211.17192; Chen et al., arXiv 2302.01318.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from ..models import Target, check_same_vocabulary, load, wrap
 from ..records import Draft, Sampling, Verdict
-from ..sampling import inverse_cdf, probabilities_unchecked
+from .choice import Choice, nothing
 
 
 class DraftModelDrafter:
@@ -37,9 +36,7 @@ class DraftModelDrafter:
         self.model = model if isinstance(model, Target) else load(model, device=target.device)
         check_same_vocabulary(target, self.model)
         self.vocab_size = self.model.vocab_size
-        if temperature != "same":
-            Sampling(temperature=temperature)  # checks it
-        self.temperature = temperature
+        self.temperature = Choice.check(temperature)
 
     def start(self, target: Target, prompts: Sequence[Sequence[int]], hidden: tuple[Tensor, ...]) -> None:
         self.texts = [list(prompt) for prompt in prompts]
@@ -56,31 +53,17 @@ class DraftModelDrafter:
     def propose(self, k: Tensor, sampling: Sampling, uniforms: Tensor) -> Draft:
         wanted = k.tolist()
         longest = max(wanted, default=0)
-        temperature = sampling.temperature if self.temperature == "same" else self.temperature
-        own = replace(sampling, temperature=float(temperature))
         if longest == 0:
-            return Draft.trusted(torch.zeros(len(wanted), 0, dtype=torch.int64, device=self.model.device))
+            return nothing(len(wanted), self.model.device)
+        choice = Choice(self.temperature, sampling, self.texts, self.prompt_lengths)
         # What the cache lacks: the last token, and after an all-accepted round the last draft token before it.
         logits = self._read([text[length:] for text, length in zip(self.texts, self.cache.lengths, strict=True)])
-        tokens, rows = [], []
         for step in range(longest):
-            history = self._history(tokens) if own.has_penalties else None
-            lengths = torch.tensor(self.prompt_lengths, device=self.model.device)
-            probs = probabilities_unchecked(logits, own, history, lengths)[:, 0]
-            tokens.append(probs.argmax(-1) if own.temperature == 0 else inverse_cdf(probs, uniforms[:, step]))
-            rows.append(probs)
+            token = choice.pick(logits[:, 0], uniforms[:, step])
             if step + 1 < longest:
                 counts = [int(step + 1 < want) for want in wanted]
-                logits = self.model.forward(tokens[-1][:, None], counts, self.cache, last_only=True)[0]
-        drafted = torch.stack(tokens, 1)
-        place = torch.arange(longest, device=drafted.device)
-        drafted = drafted.masked_fill(place >= k.to(drafted.device)[:, None], -1)
-        return Draft.trusted(drafted, None if own.temperature == 0 else torch.stack(rows, 1))
-
-    def _history(self, tokens: list[Tensor]) -> Tensor:
-        width = max(map(len, self.texts))
-        said = torch.tensor([text + [-1] * (width - len(text)) for text in self.texts], device=self.model.device)
-        return torch.cat([said, *(token[:, None] for token in tokens)], 1)
+                logits = self.model.forward(token[:, None], counts, self.cache, last_only=True)[0]
+        return choice.draft(k)
 
     def commit(self, verdict: Verdict, hidden: tuple[Tensor, ...]) -> None:
         accepted = verdict.num_accepted.tolist()

@@ -14,7 +14,6 @@ Ref: vLLM ``v1/spec_decode/eagle.py`` (one head applied k times); DeepSeek-V3, a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -22,7 +21,7 @@ from torch import Tensor
 from ..cache import SlotCache
 from ..models import Target
 from ..records import Draft, Sampling, Verdict
-from ..sampling import inverse_cdf, probabilities_unchecked
+from .choice import Choice, nothing
 from .mtp_head import MtpHead
 
 
@@ -39,10 +38,8 @@ class MtpDrafter:
     def __init__(
         self, target: Target, head: MtpHead, temperature: float | str = 0.0, frequent: Tensor | None = None
     ) -> None:
-        self.target, self.head, self.temperature = target, head, temperature
+        self.target, self.head, self.temperature = target, head, Choice.check(temperature)
         self.vocab_size = target.vocab_size
-        if temperature != "same":
-            Sampling(temperature=temperature)  # checks it
         self.frequent = None if frequent is None else frequent.to(target.device)
         weight = head.decoder.lm_head.weight
         self._rows = weight if frequent is None else weight[self.frequent].detach()
@@ -78,35 +75,28 @@ class MtpDrafter:
     def propose(self, k: Tensor, sampling: Sampling, uniforms: Tensor) -> Draft:
         longest = int(k.max()) if len(k) else 0
         if longest == 0:
-            return Draft.trusted(torch.zeros(len(k), 0, dtype=torch.int64, device=self.target.device))
-        temperature = sampling.temperature if self.temperature == "same" else self.temperature
-        own = replace(sampling, temperature=float(temperature))
+            return nothing(len(k), self.target.device)
+        choice = Choice(self.temperature, sampling, self.texts, self.prompt_lengths)
         layers = len(self.head.layers)
-        tokens: list[Tensor] = []
-        probs: list[Tensor] = []
         settled = [list(cache.lengths) for cache in self.caches]  # where each counter goes back to in the end
         fresh: list[Tensor] = [held[:0] for held in self.unread[0]]  # outputs of the layer before, in this call
         certain = [0] * len(k)  # how many of them belong to committed pairs
         for step in range(longest):
             if step < layers:
-                drafted = torch.stack(tokens, 1).tolist() if tokens else [[] for _ in self.texts]
+                drafted = torch.stack(choice.tokens, 1).tolist() if choice.tokens else [[] for _ in self.texts]
                 fresh, certain = self._read(step, fresh, certain, drafted)
                 settled[step] = [length + n for length, n in zip(settled[step], certain, strict=True)]
                 last = torch.stack([rows[-1] for rows in fresh])
             else:  # each layer has read its pairs: go on with single pairs of guesses
                 cache = self.caches[step % layers]
-                last = self.head(step, tokens[-1][:, None], last[:, None], cache)[:, 0]
+                last = self.head(step, choice.tokens[-1][:, None], last[:, None], cache)[:, 0]
                 cache.advance([1] * len(k))
-            row = self._distribution(last, own, tokens)
-            tokens.append(row.argmax(-1) if own.temperature == 0 else inverse_cdf(row, uniforms[:, step]))
-            probs.append(row)
+            choice.pick(self._logits(last), uniforms[:, step])
         if longest < layers:  # the next layer did not run: it will read these later
             self._wait(longest, fresh, certain)
         for cache, lengths in zip(self.caches, settled, strict=True):
             cache.roll_back(lengths)
-        found = torch.stack(tokens, 1)
-        found = found.masked_fill(torch.arange(longest, device=found.device) >= k.to(found.device)[:, None], -1)
-        return Draft.trusted(found, None if own.temperature == 0 else torch.stack(probs, 1))
+        return choice.draft(k)
 
     # -- Inside -----------------------------------------------------------------------------------------------------
 
@@ -139,16 +129,10 @@ class MtpDrafter:
             torch.cat([held, new[:n]]) for held, new, n in zip(self.unread[layer], fresh, certain, strict=True)
         ]
 
-    def _distribution(self, hidden: Tensor, sampling: Sampling, tokens: list[Tensor]) -> Tensor:
-        """(B, size) outputs of the head → (B, V) draft distributions."""
+    def _logits(self, hidden: Tensor) -> Tensor:
+        """(B, size) outputs of the head → (B, V); -inf for the tokens that it does not score."""
         logits = torch.nn.functional.linear(hidden, self._rows)
-        if self.frequent is not None:
-            full = logits.new_full((len(logits), self.vocab_size), -torch.inf)
-            logits = full.index_copy_(1, self.frequent, logits)
-        history = lengths = None
-        if sampling.has_penalties:
-            width = max(map(len, self.texts))
-            said = torch.tensor([text + [-1] * (width - len(text)) for text in self.texts], device=logits.device)
-            history = torch.cat([said, *(token[:, None] for token in tokens)], 1)
-            lengths = torch.tensor(self.prompt_lengths, device=logits.device)
-        return probabilities_unchecked(logits[:, None], sampling, history, lengths)[:, 0]
+        if self.frequent is None:
+            return logits
+        full = logits.new_full((len(logits), self.vocab_size), -torch.inf)
+        return full.index_copy_(1, self.frequent, logits)
