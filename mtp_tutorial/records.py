@@ -114,6 +114,13 @@ class Draft:
         object.__setattr__(draft, "probs", probs)
         return draft
 
+    @classmethod
+    def of_lists(cls, rows: Sequence[Sequence[int]], device: torch.device | str) -> Draft:
+        """A draft chosen without randomness from one list of ids a sequence; empty lists draft nothing."""
+        width = max(map(len, rows), default=0)
+        tokens = torch.tensor([[*row, *[-1] * (width - len(row))] for row in rows], dtype=torch.int64)
+        return cls.trusted(tokens.reshape(len(rows), width).to(device))
+
     @property
     def lengths(self) -> Tensor:
         """(B,) int64: k_b, how many tokens each row drafts."""

@@ -47,9 +47,9 @@ class Engine(Request):
             self._padded(unread), [len(row) for row in unread], self.cache, last_only=True, layers=self.layers
         )
         clock.lap("verifying")
-        nothing = torch.zeros(len(self.live), 0, dtype=torch.int64, device=self.target.device)
+        nothing = Draft.of_lists([[]] * len(self.live), self.target.device)
         # The first token is drawn plainly, whatever the rule: with an empty draft, rejection does just that.
-        verdict, facts = self._judge(RULES["rejection"], {}, Draft.trusted(nothing), logits)
+        verdict, facts = self._judge(RULES["rejection"], {}, nothing, logits)
         rounds = self._record(before, list(self.cache.lengths), verdict, facts)
         clock.lap("elsewhere")
         if self.drafter is not None:
@@ -83,8 +83,7 @@ class Engine(Request):
     def _draft(self) -> tuple[Draft, list[int]]:
         """The drafter's proposal, and how many tokens each sequence drafts."""
         if self.drafter is None:
-            nothing = torch.zeros(len(self.live), 0, dtype=torch.int64, device=self.target.device)
-            return Draft.trusted(nothing), [0] * len(self.live)
+            return Draft.of_lists([[]] * len(self.live), self.target.device), [0] * len(self.live)
         if self.drafter.turn is not self.turn:
             raise ValueError(
                 "this drafter was started for another text before this one ended, and has forgotten it: "

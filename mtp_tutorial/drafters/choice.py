@@ -60,14 +60,7 @@ class Choice:
 
     def draft(self, k: Tensor) -> Draft:
         """The proposal: the first ``k`` (B,) tokens of each sequence."""
-        if not self.tokens:
-            return nothing(len(k), k.device)
         tokens = torch.stack(self.tokens, 1)
         beyond = torch.arange(tokens.shape[1], device=tokens.device) >= k.to(tokens.device)[:, None]
         greedy = self.sampling.temperature == 0
         return Draft.trusted(tokens.masked_fill(beyond, -1), None if greedy else torch.stack(self.probs, 1))
-
-
-def nothing(batch: int, device: torch.device | str) -> Draft:
-    """A draft without tokens."""
-    return Draft.trusted(torch.zeros(batch, 0, dtype=torch.int64, device=device))

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..models import Target, check_same_vocabulary, load, wrap
 from ..records import Draft, Sampling, Verdict
-from .choice import Choice, nothing
+from .choice import Choice
 
 
 class DraftModelDrafter:
@@ -54,7 +54,7 @@ class DraftModelDrafter:
         wanted = k.tolist()
         longest = max(wanted, default=0)
         if longest == 0:
-            return nothing(len(wanted), self.model.device)
+            return Draft.of_lists([[]] * len(wanted), self.model.device)
         choice = Choice(self.temperature, sampling, self.texts, self.prompt_lengths)
         # What the cache lacks: the last token, and after an all-accepted round the last draft token before it.
         logits = self._read([text[length:] for text, length in zip(self.texts, self.cache.lengths, strict=True)])

@@ -21,7 +21,7 @@ from torch import Tensor
 from ..cache import SlotCache
 from ..models import Target
 from ..records import Draft, Sampling, Verdict
-from .choice import Choice, nothing
+from .choice import Choice
 from .mtp_head import MtpHead
 
 
@@ -75,7 +75,7 @@ class MtpDrafter:
     def propose(self, k: Tensor, sampling: Sampling, uniforms: Tensor) -> Draft:
         longest = int(k.max()) if len(k) else 0
         if longest == 0:
-            return nothing(len(k), self.target.device)
+            return Draft.of_lists([[]] * len(k), self.target.device)
         choice = Choice(self.temperature, sampling, self.texts, self.prompt_lengths)
         layers = len(self.head.layers)
         settled = [list(cache.lengths) for cache in self.caches]  # where each counter goes back to in the end

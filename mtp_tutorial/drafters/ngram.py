@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from ..models import Target
@@ -53,9 +52,7 @@ class NgramDrafter:
 
     def propose(self, k: Tensor, sampling: Sampling, uniforms: Tensor) -> Draft:
         found = [self._look_up(row, want) for row, want in enumerate(k.tolist())]
-        width = max(map(len, found), default=0)
-        tokens = torch.tensor([draft + [-1] * (width - len(draft)) for draft in found], dtype=torch.int64)
-        return Draft.trusted(tokens.reshape(len(found), width).to(self.device))
+        return Draft.of_lists(found, self.device)
 
     def _look_up(self, row: int, k: int) -> list[int]:
         text, places = self.texts[row], self.places[row]

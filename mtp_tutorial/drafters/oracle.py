@@ -60,9 +60,7 @@ class OracleDrafter:
                     for token, coin in zip(right, row, strict=False)
                 ]
             )
-        width = max(map(len, rows), default=0)
-        tokens = torch.tensor([row + [-1] * (width - len(row)) for row in rows], dtype=torch.int64)
-        return Draft.trusted(tokens.reshape(len(rows), width).to(self.target.device))
+        return Draft.of_lists(rows, self.target.device)
 
     def commit(self, verdict: Verdict, hidden: tuple[Tensor, ...]) -> None:
         counts = (verdict.tokens >= 0).sum(1).tolist()
