@@ -25,6 +25,7 @@ from torch import Tensor
 
 from ..drafters.mtp_head import MtpHead
 from .states import Text
+from .updates import make_optimizers, update, whole
 
 
 @dataclass(frozen=True)
@@ -151,10 +152,7 @@ def train(
     head.float().train()
     matrices = [p for p in head.parameters() if p.ndim == 2]
     rest = [p for p in head.parameters() if p.ndim != 2]
-    optimizers = [
-        torch.optim.Muon(matrices, lr=schedule.lr_matrices, weight_decay=0.0, adjust_lr_fn="match_rms_adamw"),
-        torch.optim.AdamW(rest, lr=schedule.lr_rest, weight_decay=0.0),
-    ]
+    optimizers = make_optimizers(matrices, rest)
     start, log = 0, []
     if checkpoint.exists():
         saved = torch.load(checkpoint, weights_only=True)
@@ -169,19 +167,13 @@ def train(
     silent = not progress or bool(os.environ.get("CI"))
     bar = tqdm(range(start, schedule.steps), desc="training", disable=silent or None, initial=start)
     for step in bar:
-        share = min(1.0, (step + 1) / schedule.warmup) * (1 - step / schedule.steps)
-        for optimizer, lr in zip(optimizers, (schedule.lr_matrices, schedule.lr_rest), strict=True):
-            for group in optimizer.param_groups:
-                group["lr"] = lr * share
         ids, states, wanted = _padded(next(source))
         with torch.autocast("cpu", dtype=torch.bfloat16):
             found = losses(head, ids, states, wanted, rows, schedule.unroll)
             total = sum(schedule.decay**i * kl for i, (kl, _) in enumerate(found))
         total.backward()
-        torch.nn.utils.clip_grad_norm_(head.parameters(), 1.0)
-        for optimizer in optimizers:
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+        rates = schedule.lr_matrices, schedule.lr_rest
+        update(head, optimizers, rates, step, schedule.steps, schedule.warmup)
         row = {"step": step} | {f"kl{i}": float(kl.detach()) for i, (kl, _) in enumerate(found, 1)}
         row |= {f"match{i}": match for i, (_, match) in enumerate(found, 1)}
         log.append(row)
@@ -195,15 +187,11 @@ def train(
 
 def _save(path: Path, head: MtpHead, optimizers: list, step: int, log: list, generator: torch.Generator) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    torch.save(
-        {
-            "head": head.state_dict(),
-            "optimizers": [optimizer.state_dict() for optimizer in optimizers],
-            "step": step,
-            "log": log,
-            "generator": generator.get_state(),
-        },
-        temporary,
-    )
-    temporary.rename(path)
+    state = {
+        "head": head.state_dict(),
+        "optimizers": [optimizer.state_dict() for optimizer in optimizers],
+        "step": step,
+        "log": log,
+        "generator": generator.get_state(),
+    }
+    whole(path, lambda temporary: torch.save(state, temporary))

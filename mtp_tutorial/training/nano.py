@@ -17,7 +17,7 @@ import os
 import random
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from torch import Tensor
 from ..models import native_bf16
 from ..models.adapter import quiet
 from .corpus import KINDS, corpus, texts
+from .updates import make_optimizers, update, whole
 
 CHECKPOINT = "checkpoint.pt"
 LOG = "training.jsonl"
@@ -124,10 +125,7 @@ def train(out: Path, recipe: Recipe = Recipe(), progress: bool = True) -> list[d
     source = _batches(rows(encoded, recipe.context + 1), recipe)
     matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
     rest = [p for name, p in model.named_parameters() if p.ndim != 2 or "embed" in name]
-    optimizers = [
-        torch.optim.Muon(matrices, lr=recipe.lr_matrices, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
-        torch.optim.AdamW(rest, lr=recipe.lr_rest, weight_decay=0.0, betas=(0.9, 0.98)),
-    ]
+    optimizers = make_optimizers(matrices, rest, weight_decay=0.01, betas=(0.9, 0.98))
     start, log = _resume(out / CHECKPOINT, recipe, model, optimizers)
     before = log[-1]["seconds"] if log else 0.0
     for _ in range(start):
@@ -137,19 +135,13 @@ def train(out: Path, recipe: Recipe = Recipe(), progress: bool = True) -> list[d
     silent = not progress or bool(os.environ.get("CI"))
     bar = tqdm(range(start, recipe.steps), desc="nano", initial=start, total=recipe.steps, disable=silent or None)
     for step in bar:
-        share = min(1.0, (step + 1) / recipe.warmup) * (1 - step / recipe.steps)
-        for optimizer, lr in zip(optimizers, (recipe.lr_matrices, recipe.lr_rest)):
-            for group in optimizer.param_groups:
-                group["lr"] = lr * share
         ids = next(source)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=native_bf16()):
             logits = model(input_ids=ids[:, :-1], use_cache=False).logits
         loss = torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten())
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for optimizer in optimizers:
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+        rates = recipe.lr_matrices, recipe.lr_rest
+        update(model, optimizers, rates, step, recipe.steps, recipe.warmup)
         now = time.monotonic()
         log.append({"step": step, "loss": round(float(loss.detach()), 4), "seconds": round(before + now - began, 1)})
         bar.set_postfix({"loss": log[-1]["loss"]}, refresh=False)
@@ -178,7 +170,7 @@ def _save(
 ) -> None:
     state = {"recipe": asdict(recipe), "model": model.state_dict(), "step": step, "log": log}
     state["optimizers"] = [optimizer.state_dict() for optimizer in optimizers]
-    _whole(path, lambda temporary: torch.save(state, temporary))
+    whole(path, lambda temporary: torch.save(state, temporary))
 
 
 def _publish(out: Path, model: torch.nn.Module, tokenizer, log: list[dict[str, float]]) -> None:
@@ -190,19 +182,10 @@ def _publish(out: Path, model: torch.nn.Module, tokenizer, log: list[dict[str, f
             model.eval().save_pretrained(folder)
         tokenizer.save_pretrained(folder)
 
-    _whole(out / "target", write)
+    whole(out / "target", write)
     lines = "".join(json.dumps(row) + "\n" for row in log)
-    _whole(out / LOG, lambda temporary: temporary.write_text(lines, encoding="utf-8"))
+    whole(out / LOG, lambda temporary: temporary.write_text(lines, encoding="utf-8"))
     (out / CHECKPOINT).unlink(missing_ok=True)
-
-
-def _whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Write to a temporary name, then rename: what stands under ``path`` is whole."""
-    temporary = path.with_name(path.name + ".tmp")
-    write(temporary)
-    if path.is_dir():
-        shutil.rmtree(path)
-    temporary.replace(path)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

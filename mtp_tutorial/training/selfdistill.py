@@ -24,6 +24,7 @@ import numpy as np
 from ..decode import generate
 from ..models import Target
 from ..records import Sampling
+from .updates import whole
 
 MANIFEST = "manifest.json"
 
@@ -150,9 +151,7 @@ def _claim(folder: Path, target: Target, prompts: Sequence[dict[str, str]], sett
                     "Give another folder, or delete that one"
                 )
         return
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(mine, indent=2) + "\n")
-    temporary.rename(path)
+    whole(path, lambda temporary: temporary.write_text(json.dumps(mine, indent=2) + "\n"))
 
 
 def _write(path: Path, answers: list[Answer]) -> None:
@@ -165,14 +164,17 @@ def _write(path: Path, answers: list[Answer]) -> None:
 
     prompts, prompt_ends = joined([one.prompt for one in answers])
     texts, text_ends = joined([one.answer for one in answers])
-    temporary = path.with_name(path.stem + ".tmp.npz")
-    np.savez_compressed(
-        temporary,
-        ids=np.array([one.id for one in answers]),
-        kinds=np.array([one.kind for one in answers]),
-        prompts=prompts,
-        prompt_ends=prompt_ends,
-        answers=texts,
-        answer_ends=text_ends,
-    )
-    temporary.rename(path)
+    columns = {
+        "ids": np.array([one.id for one in answers]),
+        "kinds": np.array([one.kind for one in answers]),
+        "prompts": prompts,
+        "prompt_ends": prompt_ends,
+        "answers": texts,
+        "answer_ends": text_ends,
+    }
+
+    def write(temporary: Path) -> None:
+        with temporary.open("wb") as file:  # numpy would add an ending to a name
+            np.savez_compressed(file, **columns)
+
+    whole(path, write)

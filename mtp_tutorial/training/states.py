@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ..models import Target
 from .selfdistill import Answer, fingerprint, read_answers
+from .updates import whole
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def make_states(target: Target, answers: Path, folder: Path, batch: int = 16, pr
     mine = fingerprint(target)
     if mark.exists() and mark.read_text() != mine:
         raise ValueError(f"{folder} holds hidden states of another target: give another folder, or delete that one")
-    mark.write_text(mine)
+    whole(mark, lambda temporary: temporary.write_text(mine))
     shards = sorted(Path(answers).glob("shard-*.npz"))
     silent = not progress or bool(os.environ.get("CI"))
     for shard in tqdm(shards, desc="hidden states", unit="shard", disable=silent or None):
@@ -54,9 +55,8 @@ def make_states(target: Target, answers: Path, folder: Path, batch: int = 16, pr
             continue
         texts = list(read_answers(shard))
         rows = _states(target, texts, batch)
-        temporary = path.with_suffix(".tmp")
-        save_file({"states": torch.cat(rows).to(torch.bfloat16)}, temporary)
-        temporary.rename(path)
+        states = torch.cat(rows).to(torch.bfloat16)
+        whole(path, lambda temporary, states=states: save_file({"states": states}, temporary))
 
 
 def _states(target: Target, texts: Sequence[Answer], batch: int) -> list[Tensor]:
