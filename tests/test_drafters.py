@@ -327,7 +327,7 @@ def test_drafters_say_what_the_loop_needs_to_know():
         ("ngram", {"max_ngram": 1, "min_ngram": 2}, "1 <= min_ngram <= max_ngram"),
         ("ngram", {"min_ngram": 0}, "1 <= min_ngram <= max_ngram"),
         ("oracle", {"accurracy": 1}, "accurracy"),
-        ("draft", {}, "needs model="),
+        ("draft", {}, "no draft model for random toy .*pass model="),
         ("draft", {"model": 5}, "named by a string"),
         ("draft", {"model": TOY, "temperature": -1}, "temperature=-1"),
         ("draft", {"model": TOY, "temperature": "warm"}, "temperature='warm'"),

@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "show": ENGINE | {"lab"},
     "checks": ENGINE | {"lab"},
     "doctor": {"models"},
-    "cli": ENGINE | {"lab", "show", "doctor"},
+    "cli": ENGINE | {"lab", "show", "doctor", "training"},
     "__init__": ENGINE | {"lab", "show", "checks"},
 }
 DRAWING = {"matplotlib", "ipywidgets", "IPython"}

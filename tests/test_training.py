@@ -6,11 +6,13 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 import mtp_tutorial as mt
 from mtp_tutorial.models import toys
 from mtp_tutorial.training import selfdistill
-from mtp_tutorial.training.selfdistill import Settings, fingerprint, make_answers, read_answers, read_prompts
+from mtp_tutorial.training.selfdistill import Settings, make_answers, read_answers, read_prompts, read_texts
+from mtp_tutorial.training.states import write_states
 
 SETTINGS = Settings(temperature=0.8, max_new_tokens=12, samples=2, batch=3, seed=5)
 
@@ -81,6 +83,8 @@ def test_a_folder_of_another_run_is_refused_and_left_alone(toy, prompts, tmp_pat
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     with pytest.raises(ValueError, match="its settings is"):
         make_answers(toy, train, out, Settings(temperature=1.0))
+    with pytest.raises(ValueError, match="its layers is"):
+        make_answers(toy, train, out, SETTINGS, layers=(-1,))
     with pytest.raises(ValueError, match="its prompts is"):
         make_answers(toy, train[:2], out, SETTINGS)
     other = toys.make("toy", toy.tokenizer.words, toy.model.table.flip(0))
@@ -89,9 +93,41 @@ def test_a_folder_of_another_run_is_refused_and_left_alone(toy, prompts, tmp_pat
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
+def test_states_are_recorded_beside_the_answers_and_are_those_of_a_call_alone(tmp_path):
+    target = toys.random_llama()
+    asked = [{"id": f"p{i}", "kind": "any", "prompt": list(range(1, i + 2))} for i in range(4)]
+    make_answers(target, asked, tmp_path, SETTINGS, layers=(0, 2, -1))
+    texts = read_texts(tmp_path)
+    assert len(texts) == 8
+    for text in texts:
+        ids = text.ids[None]
+        alone = target.forward(ids, [ids.shape[1]], target.new_cache(1), layers=(0, 2, -1))[1]
+        expected = torch.cat(alone, -1)[0, :-1].to(torch.bfloat16)
+        torch.testing.assert_close(text.states, expected)
+
+
+def test_recording_changes_no_answer(toy, prompts, tmp_path):
+    train = read_prompts(prompts, "train")
+    make_answers(toy, train, tmp_path / "plain", SETTINGS)
+    make_answers(toy, train, tmp_path / "recorded", SETTINGS, layers=(-1,))
+    assert as_tuples(tmp_path / "recorded") == as_tuples(tmp_path / "plain")
+
+
+def test_missing_or_foreign_states_are_named(toy, prompts, tmp_path):
+    train = read_prompts(prompts, "train")
+    make_answers(toy, train, tmp_path / "out", SETTINGS)
+    with pytest.raises(ValueError, match="made without their hidden states"):
+        read_texts(tmp_path / "out")
+    write_states(tmp_path / "out", 0, [torch.zeros(3, 2)])
+    with pytest.raises(ValueError, match="belongs to other answers: it has 3 rows"):
+        read_texts(tmp_path / "out")
+    with pytest.raises(ValueError, match="no answers in"):
+        read_texts(tmp_path / "nowhere")
+
+
 def test_a_fingerprint_tells_weights_apart_and_not_dtypes(toy):
-    assert fingerprint(toy) == fingerprint(mt.load("toy"))
-    assert fingerprint(toy) != fingerprint(mt.load("toy-beijing"))
+    assert toy.fingerprint() == mt.load("toy").fingerprint() == mt.load("toy", dtype="float32").fingerprint()
+    assert toy.fingerprint() != mt.load("toy-beijing").fingerprint()
 
 
 def test_small_ids_are_kept_in_two_bytes(toy, prompts, tmp_path):

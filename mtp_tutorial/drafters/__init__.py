@@ -9,20 +9,45 @@ from __future__ import annotations
 from ..models import Target
 from .base import Drafter
 from .draft_model import DraftModelDrafter
+from .eagle import EagleDrafter
+from .gated_lora import GatedLoraDrafter
+from .medusa import MedusaDrafter
+from .mtp import MtpDrafter
 from .ngram import NgramDrafter
 from .oracle import OracleDrafter
 
-__all__ = ["DRAFTERS", "DraftModelDrafter", "Drafter", "NgramDrafter", "OracleDrafter", "load_drafter"]
+__all__ = [
+    "DRAFTERS",
+    "DraftModelDrafter",
+    "Drafter",
+    "EagleDrafter",
+    "GatedLoraDrafter",
+    "MedusaDrafter",
+    "MtpDrafter",
+    "NgramDrafter",
+    "OracleDrafter",
+    "load_drafter",
+]
 
 #: name → class
-DRAFTERS = {"ngram": NgramDrafter, "draft": DraftModelDrafter, "oracle": OracleDrafter}
+DRAFTERS = {
+    "ngram": NgramDrafter,
+    "draft": DraftModelDrafter,
+    "oracle": OracleDrafter,
+    "mtp": MtpDrafter,
+    "medusa": MedusaDrafter,
+    "eagle": EagleDrafter,
+    "gated_lora": GatedLoraDrafter,
+}
 
 
 def load_drafter(name: str, target: Target, **options) -> Drafter:
     """A drafter for ``target`` by name.
 
-    ``"ngram"`` (max_ngram=3, min_ngram=1), ``"draft"`` (model=, temperature=0), ``"oracle"`` (continuation=None,
-    accuracy=1). Raises ValueError for an unknown name or option, or a vocabulary that is not the target's.
+    ``"ngram"`` (max_ngram=3, min_ngram=1), ``"oracle"`` (continuation=None, accuracy=1), and those with weights:
+    ``"draft"``, ``"mtp"``, ``"medusa"``, ``"eagle"``, ``"gated_lora"`` (weights=None, temperature=0, frequent=None;
+    "draft" takes model= as well). The repository has weights for its own targets. Raises ValueError for an unknown name
+    or option, for a vocabulary that is not the target's, and for weights that are missing, damaged or another target's.
     """
     if not isinstance(name, str) or name not in DRAFTERS:
         raise ValueError(f"unknown drafter {name!r}; known: {', '.join(DRAFTERS)}")

@@ -9,31 +9,41 @@ Ref: Leviathan et al., arXiv 2211.17192; Chen et al., arXiv 2302.01318.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from ..models import Target, check_same_vocabulary, load, wrap
 from ..records import Draft, Sampling, Verdict
+from . import weights as stored
 from .choice import Choice
+from .head_drafter import most_frequent
+from .small_model import SmallModel
 
 
 class DraftModelDrafter:
     """Drafts greedily by default, whatever the request's temperature (as vLLM does).
 
-    model: a Target, a transformers model, a Hugging Face id or a folder; the target itself makes a self-draft.
+    model: a Target, a transformers model, a Hugging Face id or a folder; the target itself makes a self-draft. None
+        takes the small model that the repository trained for this target.
+    weights: a folder of such a small model, in place of ``model``.
     temperature: 0 drafts greedily (``Draft.probs`` is None); above 0 the tokens are drawn at that temperature, with the
         request's top-k, top-p, min-p and penalties, and the distributions are recorded; "same" takes the request's own.
+    frequent: for a small model, the tokens that it scores (see ``HeadDrafter``).
     """
 
     needs_hidden: tuple[int, ...] = ()
 
-    def __init__(self, target: Target, model: object = None, temperature: float | str = 0.0) -> None:
-        if model is None:
-            raise ValueError("the draft-model drafter needs model=: a Target, a transformers model, an id or a folder")
-        if isinstance(model, torch.nn.Module):
-            model = wrap(model, name="draft model")
-        self.model = model if isinstance(model, Target) else load(model, device=target.device)
+    def __init__(
+        self,
+        target: Target,
+        model: object = None,
+        weights: str | Path | None = None,
+        temperature: float | str = 0.0,
+        frequent: int | Sequence[int] | Tensor | None = None,
+    ) -> None:
+        self.model = _model(target, model, weights, frequent)
         check_same_vocabulary(target, self.model)
         self.vocab_size = self.model.vocab_size
         self.temperature = Choice.check(temperature)
@@ -82,3 +92,24 @@ class DraftModelDrafter:
         self.texts = [self.texts[row] for row in rows]
         self.prompt_lengths = [self.prompt_lengths[row] for row in rows]
         self.cache.keep(rows)
+
+
+def _model(target: Target, model: object, weights: str | Path | None, frequent: object) -> Target:
+    """What the options name, as a Target."""
+    if model is None:
+        if weights is None and not stored.bundled(target, SmallModel.name).is_dir():
+            raise ValueError(
+                f"the repository has no draft model for {target.name}: pass model= (a Target, a transformers model, an "
+                "id or a folder), or weights= (a folder that `mtp-tutorial train --drafter draft` made)"
+            )
+        small, ranked = stored.load(SmallModel, target, weights)
+        return small.as_target(target, most_frequent(frequent, ranked))
+    if weights is not None:
+        raise ValueError("pass model= or weights=, not both")
+    if isinstance(model, SmallModel):
+        return model.as_target(target, most_frequent(frequent, None))
+    if frequent is not None:
+        raise ValueError("frequent= goes with the repository's own small models, not with model=")
+    if isinstance(model, torch.nn.Module):
+        return wrap(model, name="draft model")
+    return model if isinstance(model, Target) else load(model, device=target.device)

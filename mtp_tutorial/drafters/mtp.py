@@ -21,52 +21,37 @@ from torch import Tensor
 from ..cache import SlotCache
 from ..models import Target
 from ..records import Draft, Sampling, Verdict
-from .choice import Choice
+from .head_drafter import HeadDrafter
 from .mtp_head import MtpHead
 
 
-class MtpDrafter:
-    """Drafts greedily by default, whatever the request's temperature (as vLLM does).
+class MtpDrafter(HeadDrafter):
+    """One layer applied k times, or a stack whose layer s makes draft token s. For the options see ``HeadDrafter``."""
 
-    head: an MtpHead for this target: one layer applied k times, or a stack whose layer s makes draft token s.
-    temperature: 0 drafts greedily; above 0 tokens are drawn at it with the request's filters; "same": at the request's.
-    frequent: (F,) ids; the head then scores these tokens only, which is cheaper and still lossless (FR-Spec).
-    """
-
-    needs_hidden: tuple[int, ...] = (-1,)
-
-    def __init__(
-        self, target: Target, head: MtpHead, temperature: float | str = 0.0, frequent: Tensor | None = None
-    ) -> None:
-        self.target, self.head, self.temperature = target, head, Choice.check(temperature)
-        self.vocab_size = target.vocab_size
-        self.frequent = None if frequent is None else frequent.to(target.device)
-        weight = head.decoder.lm_head.weight
-        self._rows = weight if frequent is None else weight[self.frequent].detach()
+    kind = MtpHead
 
     # -- The contract -----------------------------------------------------------------------------------------------
 
+    @torch.no_grad()
     def start(self, target: Target, prompts: Sequence[Sequence[int]], hidden: tuple[Tensor, ...]) -> None:
-        (states,) = hidden
+        super().start(target, prompts, hidden)
+        states = self.head.read(hidden)
         batch, room = len(prompts), max(map(len, prompts)) + 128
-        self.texts = [list(prompt) for prompt in prompts]
-        self.prompt_lengths = [len(prompt) for prompt in prompts]
         self.caches = [SlotCache(1, batch, target.device, room) for _ in self.head.layers]
         # For each layer and sequence, the hidden states it has yet to read: the target's for the first layer, the
         # outputs of the layer before for the others. The prompt's last one waits for the first new token.
         self.unread = [[states[row, : len(prompt) - 1] for row, prompt in enumerate(prompts)]]
         self.unread += [[states[row, :0] for row in range(batch)] for _ in self.head.layers[1:]]
 
+    @torch.no_grad()
     def commit(self, verdict: Verdict, hidden: tuple[Tensor, ...]) -> None:
-        (states,) = hidden
-        for row, tokens in enumerate(verdict.tokens.tolist()):
-            said = [token for token in tokens if token >= 0]
-            self.texts[row] += said
-            self.unread[0][row] = torch.cat([self.unread[0][row], states[row, : len(said)]])
+        super().commit(verdict, hidden)
+        states = self.head.read(hidden)
+        for row, count in enumerate((verdict.tokens >= 0).sum(1).tolist()):
+            self.unread[0][row] = torch.cat([self.unread[0][row], states[row, :count]])
 
     def keep(self, rows: Sequence[int]) -> None:
-        self.texts = [self.texts[row] for row in rows]
-        self.prompt_lengths = [self.prompt_lengths[row] for row in rows]
+        super().keep(rows)
         self.unread = [[held[row] for row in rows] for held in self.unread]
         for cache in self.caches:
             cache.keep(rows)
@@ -76,7 +61,7 @@ class MtpDrafter:
         longest = int(k.max()) if len(k) else 0
         if longest == 0:
             return Draft.of_lists([[]] * len(k), self.target.device)
-        choice = Choice(self.temperature, sampling, self.texts, self.prompt_lengths)
+        choice = self.choice(sampling)
         layers = len(self.head.layers)
         settled = [list(cache.lengths) for cache in self.caches]  # where each counter goes back to in the end
         fresh: list[Tensor] = [held[:0] for held in self.unread[0]]  # outputs of the layer before, in this call
@@ -91,7 +76,7 @@ class MtpDrafter:
                 cache = self.caches[step % layers]
                 last = self.head(step, choice.tokens[-1][:, None], last[:, None], cache)[:, 0]
                 cache.advance([1] * len(k))
-            choice.pick(self._logits(last), uniforms[:, step])
+            choice.pick(self.scores(last), uniforms[:, step])
         if longest < layers:  # the next layer did not run: it will read these later
             self._wait(longest, fresh, certain)
         for cache, lengths in zip(self.caches, settled, strict=True):
@@ -128,11 +113,3 @@ class MtpDrafter:
         self.unread[layer] = [
             torch.cat([held, new[:n]]) for held, new, n in zip(self.unread[layer], fresh, certain, strict=True)
         ]
-
-    def _logits(self, hidden: Tensor) -> Tensor:
-        """(B, size) outputs of the head → (B, V); -inf for the tokens that it does not score."""
-        logits = torch.nn.functional.linear(hidden, self._rows)
-        if self.frequent is None:
-            return logits
-        full = logits.new_full((len(logits), self.vocab_size), -torch.inf)
-        return full.index_copy_(1, self.frequent, logits)

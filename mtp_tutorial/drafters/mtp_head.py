@@ -11,14 +11,13 @@ Ref: DeepSeek-V3, arXiv 2412.19437, section 2.2; transformers ``modeling_layers.
 
 from __future__ import annotations
 
-import copy
-
 import torch
 from torch import Tensor, nn
 
 from ..cache import SlotCache
 from ..models import Target
 from ..models.adapter import Decoder, wrapped
+from .head import Head
 
 
 class MtpLayer(nn.Module):
@@ -31,7 +30,7 @@ class MtpLayer(nn.Module):
     def __init__(self, decoder: Decoder) -> None:
         super().__init__()
         size = decoder.config.hidden_size
-        self.enorm, self.hnorm, self.post_norm = (_fresh(decoder.norm) for _ in range(3))
+        self.enorm, self.hnorm, self.post_norm = (decoder.new_norm() for _ in range(3))
         self.eh_proj = nn.Linear(2 * size, size, bias=False)
         self.block = decoder.new_layer()
 
@@ -45,24 +44,21 @@ class MtpLayer(nn.Module):
         return self.post_norm(decoder.run(self.block, x, cache.positions, cache.mask(), wrapped(cache)))
 
 
-class MtpHead(nn.Module):
+class MtpHead(Head):
     """One MTP layer applied k times, or a stack of several: step s uses layer ``s % len(layers)``."""
 
+    name = "mtp"
+
     def __init__(self, target: Target, num_layers: int = 1) -> None:
-        super().__init__()
+        super().__init__(target, num_layers=num_layers)
         if num_layers < 1:
             raise ValueError(f"num_layers={num_layers}: an MTP head has at least one layer")
-        decoder = Decoder(target.model)
-        self.layers = nn.ModuleList(MtpLayer(decoder) for _ in range(num_layers))
-        self._borrowed = (decoder,)  # in a tuple, so that the target's weights are not the head's
-        self.to(device=target.device, dtype=target.dtype).eval()
+        self.layers = nn.ModuleList(MtpLayer(self.decoder) for _ in range(num_layers))
+        self.ready(target)
 
-    @property
-    def decoder(self) -> Decoder:
-        return self._borrowed[0]
-
-    def embed(self, ids: Tensor) -> Tensor:
-        return self.decoder.embedding(ids)
+    def read(self, hidden: tuple[Tensor, ...]) -> Tensor:
+        """The target's hidden states of ``reads`` → what the first step takes, (B, L, size)."""
+        return hidden[0]
 
     def forward(self, step: int, ids: Tensor, hidden: Tensor, cache: SlotCache) -> Tensor:
         """Step ``step`` of drafting: (B, L) ids and (B, L, size) hidden → (B, L, size)."""
@@ -80,12 +76,3 @@ class MtpHead(nn.Module):
             noise = torch.randn(size, size, generator=generator) * (0.02 / size**0.5)
             weight = torch.cat([noise, torch.eye(size)], 1)  # [e; h]: the embedding's half first
             layer.eh_proj.weight.copy_(weight)
-
-
-def _fresh(norm: nn.Module) -> nn.Module:
-    """A norm of the same kind with weight 1 (0 where the kind adds 1 itself)."""
-    made = copy.deepcopy(norm)
-    plus_one = "gemma" in type(norm).__name__.lower()
-    with torch.no_grad():
-        made.weight.fill_(0.0 if plus_one else 1.0)
-    return made

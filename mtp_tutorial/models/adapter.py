@@ -9,6 +9,7 @@ several kinds of attention layers want a dict of masks, one for each kind.
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -150,6 +151,20 @@ def wrapped(cache: SlotCache):
     return found
 
 
+def shared_copy(module: torch.nn.Module) -> torch.nn.Module:
+    """A copy whose weights are the module's own tensors: its parts may be exchanged, and the module stays as it is.
+
+    Hooks are not copied. transformers installs its own (they collect hidden states) at the first call that needs them.
+    """
+    tensors = (*module.parameters(), *module.buffers())
+    made = copy.deepcopy(module, {id(tensor): tensor for tensor in tensors})
+    for part in made.modules():
+        part._forward_hooks.clear()
+        part._forward_pre_hooks.clear()
+        part.__dict__.pop("_output_capturing_hooks_installed", None)
+    return made
+
+
 class Decoder:
     """The parts of a model that a head borrows: embedding, lm_head, one more layer of its own kind, norms, rotary.
 
@@ -169,10 +184,28 @@ class Decoder:
         self.embedding, self.lm_head = model.get_input_embeddings(), model.get_output_embeddings()
         names = inspect.signature(type(self.layers[-1]).forward).parameters
         self.keyword = "cache" if "cache" in names else "past_key_values"
+        typed = "layer_type" in inspect.signature(self.rotary.forward).parameters  # a rotary for each kind of attention
+        self.turn = {"layer_type": self.config.layer_types[-1]} if typed else {}
 
-    def new_layer(self) -> torch.nn.Module:
-        """A layer of the target's own class with fresh weights, whose cache is layer 0 of a cache of its own."""
-        return type(self.layers[-1])(self.config, layer_idx=0)
+    def new_layer(self, index: int = 0) -> torch.nn.Module:
+        """A layer like the target's last one, with fresh weights; it keeps its keys and values in layer ``index``."""
+        last = len(self.layers) - 1
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed(index)
+            made = type(self.layers[last])(self.config, layer_idx=last)
+            made.apply(self.model._init_weights)  # a mixture of experts is not initialised when it is made
+        for part in made.modules():
+            if hasattr(part, "layer_idx"):
+                part.layer_idx = index
+        return made
+
+    def new_norm(self) -> torch.nn.Module:
+        """A norm of the target's kind with weight 1 (0 where the kind adds 1 itself)."""
+        made = copy.deepcopy(self.norm)
+        plus_one = "gemma" in type(made).__name__.lower()
+        with torch.no_grad():
+            made.weight.fill_(0.0 if plus_one else 1.0)
+        return made
 
     def run(self, layer: torch.nn.Module, x: Tensor, positions: Tensor, mask: Tensor, cache: object) -> Tensor:
         """(B, L, size) through one layer. mask: (B, 1, L, S) bool; cache: what ``wrapped`` gives, or None."""
@@ -180,7 +213,7 @@ class Decoder:
             x,
             attention_mask=mask,
             position_ids=positions,
-            position_embeddings=self.rotary(x, positions),
+            position_embeddings=self.rotary(x, positions, **self.turn),
             use_cache=cache is not None,
             **{self.keyword: cache},
         )

@@ -6,6 +6,7 @@ Must not know: drafters, verify rules, the loop.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -47,6 +48,17 @@ class Target:
     def new_cache(self, batch: int, capacity: int = 256) -> SlotCache:
         """An empty cache for ``batch`` sequences with room for ``capacity`` tokens each; it grows when needed."""
         return SlotCache(self.num_layers, batch, self.device, capacity)
+
+    def fingerprint(self) -> str:
+        """A short hash of the weights: tells one target from another, whatever their names or dtypes."""
+        digest = hashlib.sha256()
+        for name, weight in sorted(self.model.state_dict().items()):
+            flat = weight.detach().flatten()
+            digest.update(f"{name} {tuple(weight.shape)}".encode())
+            # A sample is enough; bf16 values, so that the same weights hash alike in every dtype they are loaded in.
+            sample = flat[:: max(1, len(flat) // 4096)]
+            digest.update(sample.to(torch.bfloat16).float().cpu().numpy().tobytes())
+        return digest.hexdigest()[:16]
 
     @torch.no_grad()
     def forward(

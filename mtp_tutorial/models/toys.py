@@ -164,15 +164,15 @@ def random_toy(vocab_size: int = 5, order: int = 2, seed: int = 0, spread: float
     return make(f"random toy (V={vocab_size}, order={order}, seed={seed})", words, table)
 
 
-def random_llama(vocab_size: int = 19, seed: int = 0) -> Target:
-    """A real transformer beside the tables: two Llama layers with random weights in float64, without a tokenizer."""
+def random_llama(vocab_size: int = 19, seed: int = 0, num_layers: int = 2) -> Target:
+    """A real transformer beside the tables: a few Llama layers with random weights in float64, without a tokenizer."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     from . import wrap
 
     config = LlamaConfig(
-        vocab_size=vocab_size, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, initializer_range=0.4,  # wide, so that every token read shows in every row
+        vocab_size=vocab_size, hidden_size=32, intermediate_size=48, num_hidden_layers=num_layers,
+        num_attention_heads=4, num_key_value_heads=2, initializer_range=0.4,  # wide: every token shows
     )  # fmt: skip
     with torch.random.fork_rng():
         torch.manual_seed(seed)

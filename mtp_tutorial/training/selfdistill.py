@@ -20,10 +20,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from ..decode import generate
 from ..models import Target
 from ..records import Sampling
+from .states import Recorder, read_states, write_states
 from .updates import whole
 
 MANIFEST = "manifest.json"
@@ -50,6 +53,20 @@ class Answer:
     answer: list[int]
 
 
+@dataclass(frozen=True)
+class Text:
+    """One prompt with its answer. ids: (L,) int64; prompt: how many of them are the prompt.
+
+    states: (L - 1, size of all recorded layers) bf16: what the target made of each token but the last.
+    """
+
+    id: str
+    kind: str
+    ids: Tensor
+    states: Tensor
+    prompt: int
+
+
 def read_prompts(folder: Path, split: str, kinds: Sequence[str] | None = None) -> list[dict[str, str]]:
     """The prompts of ``data/prompts``: dicts with id, kind, split and prompt, in a fixed order.
 
@@ -68,33 +85,25 @@ def read_prompts(folder: Path, split: str, kinds: Sequence[str] | None = None) -
     return found
 
 
-def fingerprint(target: Target) -> str:
-    """A short hash of a target's weights: tells one target from another, whatever their names."""
-    digest = hashlib.sha256()
-    for name, weight in sorted(target.model.state_dict().items()):
-        flat = weight.detach().flatten()
-        digest.update(f"{name} {tuple(weight.shape)}".encode())
-        # bf16 values, so that the same weights hash alike in every dtype they were loaded in; a sample is enough.
-        digest.update(flat[:: max(1, len(flat) // 4096)].float().cpu().numpy().tobytes())
-    return digest.hexdigest()[:16]
-
-
 def make_answers(
     target: Target,
-    prompts: Sequence[dict[str, str]],
+    prompts: Sequence[dict],
     folder: Path,
     settings: Settings = Settings(),
+    layers: Sequence[int] = (),
     progress: bool = True,
 ) -> None:
     """Answer each prompt ``settings.samples`` times into ``folder``; go on where an earlier run stopped.
 
-    Raises ValueError when the folder holds answers of another target, other prompts or other settings.
+    prompts: dicts with id, kind and prompt (a string, messages or ids).
+    layers: the hidden states to write down beside the answers (see ``states``), as the target makes them anyway.
+    Raises ValueError when the folder holds answers of another target, other prompts, settings or layers.
     """
     from tqdm.auto import tqdm
 
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    _claim(folder, target, prompts, settings)
+    _claim(folder, target, prompts, settings, layers)
     # Neighbours in length share a batch, so that little of a prefill is padding; the seed goes with the answer.
     jobs = [(one, sample) for sample in range(settings.samples) for one in prompts]
     numbered = sorted(enumerate(jobs), key=lambda job: (job[1][1], len(job[1][0]["prompt"]), job[0]))
@@ -104,13 +113,18 @@ def make_answers(
         path = folder / f"shard-{index:05d}.npz"
         if path.exists():
             continue
+        recorder = Recorder(tuple(layers)) if layers else None
         found = generate(
             target,
             [one["prompt"] for _, (one, _) in batch],
+            recorder,
+            num_speculative_tokens=0,
             sampling=Sampling(temperature=settings.temperature),
             max_new_tokens=settings.max_new_tokens,
             seed=[settings.seed + number for number, _ in batch],
         )
+        if recorder is not None:  # before the answers: where those are, the states are
+            write_states(folder, index, recorder.states())
         _write(
             path,
             [
@@ -132,14 +146,31 @@ def read_answers(folder: Path) -> Iterator[Answer]:
             yield Answer(name, kind, prompt.tolist(), answer.tolist())
 
 
-def _claim(folder: Path, target: Target, prompts: Sequence[dict[str, str]], settings: Settings) -> None:
+def read_texts(folder: Path) -> list[Text]:
+    """Every answer with its hidden states. Raises ValueError when the folder holds none."""
+    found = []
+    for path in sorted(Path(folder).glob("shard-*.npz")):
+        answers = list(read_answers(path))
+        texts = [torch.tensor(one.prompt + one.answer) for one in answers]
+        states = read_states(Path(folder), int(path.stem.split("-")[1]), [len(ids) - 1 for ids in texts])
+        found += [
+            Text(one.id, one.kind, ids, rows, len(one.prompt))
+            for one, ids, rows in zip(answers, texts, states, strict=True)
+        ]
+    if not found:
+        raise ValueError(f"no answers in {folder}: make some first")
+    return found
+
+
+def _claim(folder: Path, target: Target, prompts: Sequence[dict], settings: Settings, layers: Sequence[int]) -> None:
     """Write down whose answers these are, or check it."""
     text = json.dumps([[one["id"], one["prompt"]] for one in prompts])
     mine = {
         "target": target.name,
-        "fingerprint": fingerprint(target),
+        "fingerprint": target.fingerprint(),
         "prompts": hashlib.sha256(text.encode()).hexdigest()[:16],
         "settings": asdict(settings),
+        "layers": list(layers),
     }
     path = folder / MANIFEST
     if path.exists():

@@ -1,17 +1,16 @@
-"""Hidden states of the target over its own answers, computed once and shared by all heads.
+"""Hidden states of the target over its own answers, written down once and shared by all heads.
 
-Takes: a target and a folder of answers.  Returns: texts with their hidden states, from disk.
+Takes: what the target computes while it answers.  Returns: states on disk, a file for each shard of answers.
 Must not know: heads, losses.
 
-A head reads the target's last hidden state (after the final norm). One forward call over a whole text gives all of
-them, so the target need not run while a head is trained. bf16: two bytes a number, 1.2 KB a token for smollm2.
+A head reads hidden states of the target. The target computes them anyway when it answers, so they are recorded then
+and need no call of their own, and the target need not run while a head is trained. bf16: two bytes a number, 1.2 KB a
+token for one layer of smollm2.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -19,75 +18,67 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ..models import Target
-from .selfdistill import Answer, fingerprint, read_answers
+from ..records import Draft, Sampling, Verdict
 from .updates import whole
 
 
-@dataclass(frozen=True)
-class Text:
-    """One prompt with its answer. ids: (L,) int64; states: (L, size) bf16; prompt: how many ids are the prompt."""
+class Recorder:
+    """A drafter that drafts nothing and keeps the hidden states that pass by.
 
-    id: str
-    kind: str
-    ids: Tensor
-    states: Tensor
-    prompt: int
-
-
-def make_states(target: Target, answers: Path, folder: Path, batch: int = 16, progress: bool = True) -> None:
-    """Compute the hidden states of every answer into ``folder``, a file for each shard; go on where a run stopped.
-
-    Raises ValueError when the folder holds states of another target.
+    layers: which ones; -1 is after the final norm, i after layer i.
     """
-    from tqdm.auto import tqdm
 
-    folder.mkdir(parents=True, exist_ok=True)
-    mark = folder / "fingerprint"
-    mine = fingerprint(target)
-    if mark.exists() and mark.read_text() != mine:
-        raise ValueError(f"{folder} holds hidden states of another target: give another folder, or delete that one")
-    whole(mark, lambda temporary: temporary.write_text(mine))
-    shards = sorted(Path(answers).glob("shard-*.npz"))
-    silent = not progress or bool(os.environ.get("CI"))
-    for shard in tqdm(shards, desc="hidden states", unit="shard", disable=silent or None):
-        path = folder / f"{shard.stem}.safetensors"
-        if path.exists():
-            continue
-        texts = list(read_answers(shard))
-        rows = _states(target, texts, batch)
-        states = torch.cat(rows).to(torch.bfloat16)
-        whole(path, lambda temporary, states=states: save_file({"states": states}, temporary))
+    vocab_size = None
 
+    def __init__(self, layers: tuple[int, ...]) -> None:
+        self.needs_hidden = layers
 
-def _states(target: Target, texts: Sequence[Answer], batch: int) -> list[Tensor]:
-    """(L, size) for each text, in their order; texts of a like length share a call."""
-    found: list[Tensor] = [torch.empty(0)] * len(texts)
-    order = sorted(range(len(texts)), key=lambda i: len(texts[i].prompt) + len(texts[i].answer))
-    for start in range(0, len(order), batch):
-        group = order[start : start + batch]
-        rows = [texts[i].prompt + texts[i].answer for i in group]
-        width = max(map(len, rows))
-        ids = torch.tensor([row + [0] * (width - len(row)) for row in rows], device=target.device)
-        cache = target.new_cache(len(rows), width)
-        _, (states,) = target.forward(ids, [len(row) for row in rows], cache, last_only=True, layers=(-1,))
-        for i, row, state in zip(group, rows, states, strict=True):
-            found[i] = state[: len(row)].cpu()
-    return found
+    def start(self, target: Target, prompts: Sequence[Sequence[int]], hidden: tuple[Tensor, ...]) -> None:
+        # The prompt's last state comes again with the first token, in ``commit``.
+        self.rows = [[_kept(hidden, row, len(prompt) - 1)] for row, prompt in enumerate(prompts)]
+        self.live, self.device = list(range(len(prompts))), target.device
+
+    def propose(self, k: Tensor, sampling: Sampling, uniforms: Tensor) -> Draft:
+        return Draft.of_lists([[]] * len(k), self.device)
+
+    def commit(self, verdict: Verdict, hidden: tuple[Tensor, ...]) -> None:
+        for row, index in enumerate(self.live):
+            self.rows[index].append(_kept(hidden, row, 1))
+
+    def keep(self, rows: Sequence[int]) -> None:
+        self.live = [self.live[row] for row in rows]
+
+    def states(self) -> list[Tensor]:
+        """For each sequence (L, size of all layers) bf16 over prompt and answer, without the last token's.
+
+        No call has read the last token, and nobody needs its state: nothing follows it.
+        """
+        return [torch.cat(rows) for rows in self.rows]
 
 
-def read_texts(answers: Path, folder: Path) -> list[Text]:
-    """Every text with its hidden states; the states stay on disk until they are touched."""
-    found = []
-    for shard in sorted(Path(answers).glob("shard-*.npz")):
-        path = folder / f"{shard.stem}.safetensors"
-        if not path.exists():
-            continue
-        states = load_file(path)["states"]
-        place = 0
-        for one in read_answers(shard):
-            ids = torch.tensor(one.prompt + one.answer)
-            found.append(Text(one.id, one.kind, ids, states[place : place + len(ids)], len(one.prompt)))
-            place += len(ids)
-        if place != len(states):
-            raise ValueError(f"{path} does not belong to {shard}: it has {len(states)} rows for {place} tokens")
-    return found
+def _kept(hidden: tuple[Tensor, ...], row: int, count: int) -> Tensor:
+    return torch.cat([h[row, :count] for h in hidden], -1).to("cpu", torch.bfloat16)
+
+
+def states_path(folder: Path, shard: int) -> Path:
+    return folder / f"states-{shard:05d}.safetensors"
+
+
+def write_states(folder: Path, shard: int, states: Sequence[Tensor]) -> None:
+    """The states of one shard of answers, one text after another."""
+    joined = torch.cat(list(states))
+    whole(states_path(folder, shard), lambda temporary: save_file({"states": joined}, temporary))
+
+
+def read_states(folder: Path, shard: int, lengths: Sequence[int]) -> list[Tensor]:
+    """(length, size of all layers) for each text of a shard; they stay on disk until they are touched.
+
+    Raises ValueError when the file is missing or belongs to other texts.
+    """
+    path = states_path(folder, shard)
+    if not path.is_file():
+        raise ValueError(f"{path} is missing: the answers were made without their hidden states; make them again")
+    states = load_file(path)["states"]
+    if len(states) != sum(lengths):
+        raise ValueError(f"{path} belongs to other answers: it has {len(states)} rows for {sum(lengths)} tokens")
+    return list(states.split(list(lengths)))

@@ -35,13 +35,13 @@ def texts(kind: str, count: int, seed: int = 0, held_out: bool = False) -> list[
     return [_text(kind, index, seed, held_out) for index in range(count)]
 
 
-def prompts(kind: str, count: int, seed: int = 0) -> list[str]:
-    """The beginnings of ``count`` held-out texts: a quarter to a half of each, ending where a word ends.
+def prompts(kind: str, count: int, seed: int = 0, held_out: bool = True) -> list[str]:
+    """The beginnings of ``count`` texts: a quarter to a half of each, ending where a word ends.
 
     Raises ValueError for an unknown kind.
     """
     found = []
-    for index, text in enumerate(texts(kind, count, seed, held_out=True)):
+    for index, text in enumerate(texts(kind, count, seed, held_out)):
         cut = int(len(text) * random.Random(f"cut {kind} {seed} {index}").uniform(0.25, 0.5))
         while cut < len(text) and (text[cut].isalnum() or not text[cut - 1].isalnum()):
             cut += 1

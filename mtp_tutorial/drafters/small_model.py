@@ -1,0 +1,60 @@
+"""A draft model made of a few layers of the target's own kind, between the target's embedding and lm_head.
+
+Takes: a target.  Returns: a module with the weights of those layers and a norm; and a model of transformers from it.
+Must not know: how drafts are chosen or judged.
+
+Ref: Leviathan et al., arXiv 2211.17192 (any model with the target's vocabulary drafts); DistilBERT, arXiv 1910.01108
+    (a student that starts from some of its teacher's layers).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ..models import Target, adapter, wrap
+from .head import DraftingHead, Head
+
+
+class SmallModel(Head):
+    """``num_layers`` decoder layers and a final norm. Embedding and lm_head are the target's."""
+
+    name = "draft"
+
+    def __init__(self, target: Target, num_layers: int = 2) -> None:
+        super().__init__(target, num_layers=num_layers)
+        if not 1 <= num_layers <= target.num_layers:
+            raise ValueError(f"num_layers={num_layers}: use 1 to {target.num_layers}, as many as the target has")
+        self.layers = nn.ModuleList(self.decoder.new_layer(index) for index in range(num_layers))
+        self.norm = self.decoder.new_norm()
+        self.ready(target)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """(B, L) ids → (B, L, size) after the final norm, without a cache: for training."""
+        x = self.embed(ids).to(self.norm.weight.dtype)
+        length = ids.shape[1]
+        positions = torch.arange(length, device=ids.device).expand(len(ids), -1)
+        mask = torch.ones(length, length, dtype=torch.bool, device=ids.device).tril()[None, None]
+        for layer in self.layers:
+            x = self.decoder.run(layer, x, positions, mask, None)
+        return self.norm(x)
+
+    @torch.no_grad()
+    def start_from_target(self, generator: torch.Generator) -> None:
+        """The target's first layers, its last one, and its final norm."""
+        theirs = [*self.decoder.layers[: len(self.layers) - 1], self.decoder.layers[-1]]
+        for layer, source in zip(self.layers, theirs, strict=True):
+            layer.load_state_dict(source.state_dict())
+        self.norm.load_state_dict(self.decoder.norm.state_dict())
+
+    def as_target(self, target: Target, frequent: Tensor | None = None) -> Target:
+        """A causal model of transformers that decodes with these layers; frequent: as for ``DraftingHead``."""
+        model = adapter.shared_copy(target.model)
+        inner, config = model.get_decoder(), adapter.text_config(model)
+        inner.layers, inner.norm = adapter.shared_copy(self.layers), adapter.shared_copy(self.norm)
+        config.num_hidden_layers = len(self.layers)
+        if getattr(config, "layer_types", None):
+            config.layer_types = config.layer_types[: len(self.layers)]
+        if frequent is not None:
+            model.set_output_embeddings(DraftingHead(target, frequent))
+        return wrap(model, target.tokenizer, f"the draft model of {target.name}")

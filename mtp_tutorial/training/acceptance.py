@@ -1,0 +1,214 @@
+"""How often drafts are accepted: every drafter, draft length and temperature, on held-out prompts, by kind.
+
+Takes: a target, drafters, prompts.  Returns: tidy rows, and Markdown tables of them.
+Must not know: how a drafter was trained.
+
+    python -m mtp_tutorial.training.acceptance --target nano --out data/nano/acceptance.jsonl
+    python -m mtp_tutorial.training.acceptance --show data/nano/acceptance.jsonl
+
+Everything is decoded live, in batches, with rule ``rejection``: what is counted is what a server would count. A second
+run goes on with the settings that the file lacks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from ..decode import generate
+from ..drafters import load_drafter
+from ..drafters.base import Drafter
+from ..models import Target, load
+from ..records import Generation, Sampling
+from .corpus import KINDS
+from .corpus import prompts as beginnings
+from .selfdistill import read_prompts
+
+PROMPTS = Path(__file__).resolve().parents[2] / "data" / "prompts"
+OVERALL = "all kinds"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One run. drafting: "greedy", or "sampled" (at the request's own temperature)."""
+
+    drafter: str
+    drafting: str
+    temperature: float
+    k: int
+
+
+def settings(
+    drafters: Sequence[str], lengths: Sequence[int] = (2, 4), temperatures: Sequence[float] = (0, 0.6, 1)
+) -> list[Setting]:
+    """All that differ: n-grams have nothing to sample from, and at T = 0 a sampled draft is the greedy one."""
+    every = itertools.product(temperatures, lengths, drafters, ("greedy", "sampled"))
+    return [
+        Setting(drafter, drafting, temperature, k)
+        for temperature, k, drafter, drafting in every
+        if drafting == "greedy" or (drafter not in ("ngram", "oracle") and temperature > 0)
+    ]
+
+
+def held_out_prompts(target_name: str, per_kind: int | None = None) -> list[dict]:
+    """Held-out prompts: beginnings of made-up texts for nano, requests for everything else; dicts with kind, prompt."""
+    if target_name == "nano":
+        return [
+            {"id": f"{kind}-{i}", "kind": kind, "prompt": text}
+            for kind in KINDS
+            for i, text in enumerate(beginnings(kind, per_kind or 50))
+        ]
+    found = read_prompts(PROMPTS, "heldout")
+    if per_kind is None:
+        return found
+    return [
+        one for kind in sorted({p["kind"] for p in found}) for one in [p for p in found if p["kind"] == kind][:per_kind]
+    ]
+
+
+def measure(
+    target: Target,
+    drafter: Drafter,
+    setting: Setting,
+    prompts: Sequence[dict],
+    max_new_tokens: int = 128,
+    batch: int = 32,
+    seed: int = 0,
+) -> list[dict]:
+    """A row a kind, and one for all: rounds, tokens of rounds, and for each draft position how many were drafted and
+    accepted. Prompt i uses seed + i."""
+    order = sorted(range(len(prompts)), key=lambda i: len(target.encode(prompts[i]["prompt"])))
+    found: list[Generation | None] = [None] * len(prompts)
+    for start in range(0, len(order), batch):
+        group = order[start : start + batch]
+        made = generate(
+            target,
+            [prompts[i]["prompt"] for i in group],
+            drafter,
+            num_speculative_tokens=setting.k,
+            sampling=Sampling(temperature=setting.temperature),
+            max_new_tokens=max_new_tokens,
+            seed=[seed + i for i in group],
+        )
+        for i, one in zip(group, made, strict=True):
+            found[i] = one
+    kinds = sorted({one["kind"] for one in prompts})
+    rows = [_row(OVERALL, setting, found)]
+    return rows + [
+        _row(kind, setting, [g for g, one in zip(found, prompts, strict=True) if one["kind"] == kind]) for kind in kinds
+    ]
+
+
+def _row(kind: str, setting: Setting, generations: Iterable[Generation]) -> dict:
+    rounds = [one for g in generations for one in g.rounds if not one.is_prefill]
+    return {
+        **asdict(setting),
+        "kind": kind,
+        "rounds": len(rounds),
+        "tokens": sum(len(one.tokens) for one in rounds),
+        "drafted": [sum(one.num_drafted > i for one in rounds) for i in range(setting.k)],
+        "accepted": [sum(one.num_accepted > i for one in rounds) for i in range(setting.k)],
+    }
+
+
+def mean_acceptance_length(row: dict) -> float:
+    """Tokens a round, the recovered or bonus token included."""
+    return row["tokens"] / row["rounds"] if row["rounds"] else math.nan
+
+
+def by_position(row: dict) -> list[float]:
+    """For each draft position, the share of *all* rounds in which it was accepted, as vLLM reports it.
+
+    A round that drafted less counts as one that accepted less, so that 1 + the sum is the mean acceptance length but
+    for texts that end inside a draft.
+    """
+    return [n / row["rounds"] if row["rounds"] else math.nan for n in row["accepted"]]
+
+
+def markdown(rows: Sequence[dict]) -> str:
+    """Two tables: acceptance by position and mean acceptance length overall; then mean acceptance length by kind."""
+    longest = max(row["k"] for row in rows)
+    overall = [row for row in rows if row["kind"] == OVERALL]
+    keys = list(dict.fromkeys((r["drafter"], r["drafting"], r["temperature"]) for r in overall))
+    lengths = sorted({row["k"] for row in overall})
+    head = [
+        "drafter",
+        "drafts",
+        "T",
+        *(f"position {i + 1}" for i in range(longest)),
+        *(f"length, k = {k}" for k in lengths),
+    ]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for key in keys:
+        mine = {r["k"]: r for r in overall if (r["drafter"], r["drafting"], r["temperature"]) == key}
+        shares = by_position(mine[longest]) if longest in mine else [math.nan] * longest
+        cells = [*map(str, key), *(f"{share:.2f}" for share in shares)]
+        cells += [f"{mean_acceptance_length(mine[k]):.2f}" if k in mine else "" for k in lengths]
+        lines.append("| " + " | ".join(cells) + " |")
+    kinds = [kind for kind in dict.fromkeys(row["kind"] for row in rows) if kind != OVERALL]
+    head = ["drafter", "drafts", "T", "k", *kinds]
+    lines += ["", "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for row in overall:
+        same = {
+            r["kind"]: r
+            for r in rows
+            if all(r[name] == row[name] for name in ("drafter", "drafting", "temperature", "k"))
+        }
+        cells = [row["drafter"], row["drafting"], str(row["temperature"]), str(row["k"])]
+        lines.append(
+            "| " + " | ".join([*cells, *(f"{mean_acceptance_length(same[kind]):.2f}" for kind in kinds)]) + " |"
+        )
+    return "\n".join(lines)
+
+
+def read_rows(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def sweep(
+    target: Target, wanted: Sequence[Setting], prompts: Sequence[dict], out: Path, progress: bool = True, **options
+) -> list[dict]:
+    """Measure what ``out`` lacks, a setting at a time, and append its rows; return all rows."""
+    from tqdm.auto import tqdm
+
+    rows = read_rows(out)
+    there = {Setting(r["drafter"], r["drafting"], r["temperature"], r["k"]) for r in rows}
+    silent = not progress or bool(os.environ.get("CI"))
+    for setting in tqdm([one for one in wanted if one not in there], desc="acceptance", disable=silent or None):
+        sampled = {"temperature": "same"} if setting.drafting == "sampled" else {}
+        found = measure(target, load_drafter(setting.drafter, target, **sampled), setting, prompts, **options)
+        with out.open("a", encoding="utf-8") as file:
+            file.write("".join(json.dumps(row) + "\n" for row in found))
+        rows += found
+    return rows
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure acceptance into a file, or print the tables of one (--show)."""
+    parser = argparse.ArgumentParser(prog="python -m mtp_tutorial.training.acceptance", description=main.__doc__)
+    parser.add_argument("--target", default="nano")
+    parser.add_argument("--drafters", nargs="+", default=["ngram", "draft", "mtp", "medusa"])
+    parser.add_argument("--per-kind", type=int, default=None, help="prompts a kind; all by default")
+    parser.add_argument("--max-new-tokens", type=int, default=128)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--out", type=Path, help="JSON Lines; a second run goes on with what it lacks")
+    parser.add_argument("--show", type=Path, help="measure nothing: print the tables of this file")
+    chosen = parser.parse_args(arguments)
+    if chosen.show:
+        print(markdown(read_rows(chosen.show)))
+        return
+    if chosen.out is None:
+        parser.error("--out is missing: the file for the rows")
+    target, prompts = load(chosen.target), held_out_prompts(chosen.target, chosen.per_kind)
+    options = {"max_new_tokens": chosen.max_new_tokens, "batch": chosen.batch}
+    print(markdown(sweep(target, settings(chosen.drafters), prompts, chosen.out, **options)))
+
+
+if __name__ == "__main__":
+    main()

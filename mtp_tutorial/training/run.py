@@ -1,0 +1,177 @@
+"""Training a drafter from beginning to end: answers, head, loop, weights, report.
+
+Takes: a target, the name of a drafter, a folder.  Returns: a folder of weights, and how often its drafts are accepted.
+Must not know: verify rules, the lab.
+
+    mtp-tutorial train --target nano --drafter mtp --out my-head
+
+A second run goes on where the first stopped: the answers of a target are made once and shared by all its heads.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import torch
+
+from ..drafters import DRAFTERS
+from ..drafters import weights as stored
+from ..drafters.eagle import EagleHead, low_middle_high
+from ..drafters.gated_lora import GatedLora
+from ..drafters.head import Head
+from ..drafters.medusa import MedusaHead
+from ..drafters.mtp_head import MtpHead
+from ..drafters.small_model import SmallModel
+from ..models import Target, cache_dir
+from .acceptance import PROMPTS, Setting, held_out_prompts, measure
+from .corpus import KINDS
+from .corpus import prompts as beginnings
+from .loop import Schedule, train
+from .objective_gated_lora import GatedLoraObjective
+from .objectives import Distillation, MedusaObjective, MtpObjective, SmallModelObjective, most_frequent_tokens
+from .selfdistill import Settings, make_answers, read_prompts, read_texts
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a drafter is trained for a target.
+
+    shape: the head's own settings.  objective: options of its objective.  answers: what it is trained on.
+    prompts: how many prompts of each kind (None: all).  frequent: how many tokens the loss looks at.
+    """
+
+    shape: dict = field(default_factory=dict)
+    objective: dict = field(default_factory=dict)
+    answers: Settings = Settings()
+    prompts: int | None = None
+    frequent: int = 6144
+    schedule: Schedule = Schedule()
+
+
+#: drafter → its head and its objective
+KINDS_OF_HEAD: dict[str, tuple[type[Head], Callable[..., Distillation]]] = {
+    "mtp": (MtpHead, MtpObjective),
+    "eagle": (EagleHead, MtpObjective),
+    "medusa": (MedusaHead, MedusaObjective),
+    "gated_lora": (GatedLora, GatedLoraObjective),
+    "draft": (SmallModel, SmallModelObjective),
+}
+
+_NANO = Recipe(
+    answers=Settings(temperature=0.8, max_new_tokens=160, samples=1, batch=128),
+    prompts=1000,
+    frequent=1024,
+    schedule=Schedule(steps=3000, batch=16, lr_matrices=5e-3, lr_rest=2e-3),
+)
+_SMOLLM2 = Recipe(answers=Settings(temperature=0.8, max_new_tokens=256, samples=2, batch=64))
+_QUICK = replace(
+    _NANO,
+    answers=Settings(temperature=0.8, max_new_tokens=96, samples=1, batch=96),
+    prompts=48,
+    schedule=Schedule(steps=150, batch=16, lr_matrices=1e-2, lr_rest=4e-3, warmup=15),
+)
+
+
+def recipe(target: Target, drafter: str, quick: bool = False) -> Recipe:
+    """The repository's own recipe. Raises ValueError for a drafter that is not trained."""
+    if drafter not in KINDS_OF_HEAD:
+        raise ValueError(f"drafter {drafter!r} is not trained; these are: {', '.join(KINDS_OF_HEAD)}")
+    if quick:
+        if target.name != "nano":
+            raise ValueError("--quick trains a head of the bundled nano only: use --target nano")
+        return _QUICK
+    found = _NANO if target.name == "nano" else _SMOLLM2
+    if drafter == "draft":
+        found = replace(found, shape={"num_layers": 1 if target.name == "nano" else 3})
+    return found
+
+
+def training_prompts(target: Target, per_kind: int | None = None) -> list[dict]:
+    """Beginnings of made-up texts for nano, the training split of ``data/prompts`` for everything else."""
+    if target.name == "nano":
+        return [
+            {"id": f"{kind}-{i}", "kind": kind, "prompt": text}
+            for kind in KINDS
+            for i, text in enumerate(beginnings(kind, per_kind or 1000, held_out=False))
+        ]
+    return read_prompts(PROMPTS, "train")
+
+
+def recorded_layers(target: Target) -> tuple[int, ...]:
+    """The hidden states to write down: nano's are small, so that every kind of head finds what it reads."""
+    return (*low_middle_high(target.num_layers), -1) if target.name == "nano" else (-1,)
+
+
+def work_folder(target: Target, quick: bool = False) -> Path:
+    """Where answers and checkpoints of a target are kept between runs."""
+    return cache_dir() / "training" / (target.name.replace("/", "--") + ("-quick" if quick else ""))
+
+
+def train_drafter(
+    target: Target,
+    drafter: str,
+    out: Path,
+    work: Path,
+    plan: Recipe,
+    seed: int = 0,
+    progress: bool = True,
+    report_prompts: int | None = 10,
+) -> list[dict]:
+    """Train a head for ``target`` and write its weights to ``out``; return how often its drafts are accepted.
+
+    work: answers and checkpoints; a second run with the same plan goes on from them.
+    report_prompts: how many held-out prompts of each kind are decoded for the report, at k = 4, T = 0 and 0.6.
+    Raises ValueError when ``out`` is a file, or ``work`` belongs to another target, prompts or plan: nothing is lost.
+    """
+    out, work = Path(out), Path(work)
+    if out.exists() and not (out / stored.CONFIG).is_file():
+        raise ValueError(f"{out} is there and holds no drafter's weights: give another folder with --out")
+    began = time.monotonic()
+    layers = recorded_layers(target)
+    prompts = training_prompts(target, plan.prompts)
+    make_answers(target, prompts, work / "answers", plan.answers, layers, progress)
+    texts = read_texts(work / "answers")
+    frequent = most_frequent_tokens(texts, plan.frequent)
+    kind, objective = KINDS_OF_HEAD[drafter]
+    head = kind(target, **plan.shape)
+    head.start_from_target(torch.Generator().manual_seed(seed))
+    schedule = replace(plan.schedule, seed=seed)
+    log = train(objective(head, layers, frequent, **plan.objective), texts, schedule, work / f"{drafter}.pt", progress)
+    facts = {
+        "training": {
+            "texts": len(texts),
+            "answer_tokens": sum(len(text.ids) - text.prompt for text in texts),
+            "answers": asdict(plan.answers),
+            "schedule": asdict(schedule),
+            "objective": plan.objective,
+            "minutes": round((time.monotonic() - began) / 60, 1),
+            "log": thinned(log),
+        }
+    }
+    stored.save(out, head, target, frequent, facts)
+    if report_prompts == 0:
+        return []
+    return report(target, drafter, out, report_prompts)
+
+
+def report(target: Target, drafter: str, weights: Path, per_kind: int | None = 10) -> list[dict]:
+    """Rows of ``acceptance``: greedy drafts, k = 4, at T = 0 and 0.6, on held-out prompts."""
+    prompts, rows = held_out_prompts(target.name, per_kind), []
+    for temperature in (0.0, 0.6):
+        made = DRAFTERS[drafter](target, weights=weights)
+        rows += measure(target, made, Setting(drafter, "greedy", temperature, 4), prompts, max_new_tokens=64)
+    return rows
+
+
+def thinned(log: Sequence[dict[str, float]], rows: int = 40) -> list[dict[str, float]]:
+    """The log in about ``rows`` rows, each the mean over the steps since the one before."""
+    width = max(1, len(log) // rows)
+    found = []
+    for start in range(0, len(log), width):
+        part = log[start : start + width]
+        row = {name: round(sum(one[name] for one in part) / len(part), 4) for name in part[0] if name != "step"}
+        found.append({"step": part[-1]["step"] + 1} | row)
+    return found
