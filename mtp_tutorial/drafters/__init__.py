@@ -15,6 +15,7 @@ from .medusa import MedusaDrafter
 from .mtp import MtpDrafter
 from .ngram import NgramDrafter
 from .oracle import OracleDrafter
+from .weights import bundled
 
 __all__ = [
     "DRAFTERS",
@@ -26,6 +27,7 @@ __all__ = [
     "MtpDrafter",
     "NgramDrafter",
     "OracleDrafter",
+    "bundled",
     "load_drafter",
 ]
 

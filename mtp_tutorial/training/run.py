@@ -172,6 +172,9 @@ def thinned(log: Sequence[dict[str, float]], rows: int = 40) -> list[dict[str, f
     found = []
     for start in range(0, len(log), width):
         part = log[start : start + width]
-        row = {name: round(sum(one[name] for one in part) / len(part), 4) for name in part[0] if name != "step"}
-        found.append({"step": part[-1]["step"] + 1} | row)
+        row = {"step": part[-1]["step"] + 1}
+        for name in dict.fromkeys(name for one in part for name in one if name != "step"):
+            values = [one[name] for one in part if name in one]
+            row[name] = round(sum(values) / len(values), 4)
+        found.append(row)
     return found
