@@ -341,6 +341,13 @@ def test_a_head_that_says_what_the_target_says_has_no_loss(target, monkeypatch):
     assert float(objective.loss(batch, torch.Generator().manual_seed(0))[0].detach()) > 1
 
 
+def test_later_masks_weigh_less(target):
+    made, batch = lively(target), batch_of(recorded(target))
+    objective = GatedLoraObjective(made, [-1], torch.arange(24), decay=0.5, weights=(1.0, 0.0, 0.0))
+    loss, row = objective.loss(batch, torch.Generator().manual_seed(0))
+    assert float(loss.detach()) == pytest.approx(row["kl1"] + row["kl2"] / 2 + row["kl3"] / 4)
+
+
 def test_the_sampler_is_told_the_true_token_at_the_masks_place(target, monkeypatch):
     made, batch = lively(target), batch_of(recorded(target, 1))
     seen = []
@@ -357,7 +364,7 @@ def test_the_sampler_is_told_the_true_token_at_the_masks_place(target, monkeypat
 def test_a_batch_without_wanted_masks_has_no_loss_and_no_gradient(target):
     made, batch = lively(target), batch_of(recorded(target, 2))
     batch.wanted.zero_()
-    batch.wanted[:, 5] = True
+    batch.wanted[:, 0] = True  # where a mask behind an anchor of -1 would stand
     loss, row = GatedLoraObjective(made, [-1], torch.arange(24)).loss(batch, torch.Generator().manual_seed(0))
     loss.backward()
     assert float(loss.detach()) == 0 and row == {}
