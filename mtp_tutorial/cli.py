@@ -55,11 +55,17 @@ def _root(
 def generate(
     prompt: Annotated[str, typer.Option(help="The prompt; - reads it from standard input.")],
     target: Annotated[str, typer.Option(help="toy, toy-beijing, smollm2, a Hugging Face id or a folder.")] = "smollm2",
-    drafter: Annotated[str, typer.Option(help="none (plain decoding), ngram, draft or oracle.")] = "none",
+    drafter: Annotated[
+        str, typer.Option(help="none (plain decoding), ngram, mtp, medusa, eagle, gated_lora, draft or oracle.")
+    ] = "none",
     draft_model: Annotated[
         str | None, typer.Option(help="For --drafter draft: an id, a folder or a known name.")
     ] = None,
-    draft_temperature: Annotated[float, typer.Option(help="For --drafter draft: 0 drafts greedily.")] = 0.0,
+    draft_temperature: Annotated[float, typer.Option(help="0 drafts greedily; above, drafts are sampled at it.")] = 0.0,
+    weights: Annotated[str | None, typer.Option(help="A folder that `mtp-tutorial train` made.")] = None,
+    frequent: Annotated[
+        int | None, typer.Option(help="Let a trained drafter score so many of the most frequent tokens only.")
+    ] = None,
     accuracy: Annotated[float, typer.Option(help="For --drafter oracle: how often it is right.")] = 1.0,
     num_speculative_tokens: Annotated[
         int, typer.Option("--num-speculative-tokens", "-k", help="Draft tokens a round.")
@@ -102,7 +108,7 @@ def generate(
     console = Console(stderr=as_json)
     with console.status(f"loading {target}"):
         model = mt.load(target, device=device, dtype=dtype)
-        guesser = _drafter(drafter, model, draft_model, draft_temperature, accuracy)
+        guesser = _drafter(drafter, model, draft_model, draft_temperature, accuracy, weights, frequent)
     with console.status("decoding"):
         found = mt.generate(
             model, text, guesser, rule=rule, rule_params=params, num_speculative_tokens=num_speculative_tokens,
@@ -131,17 +137,27 @@ def _pairs(items: list[str], option: str = "--rule-param") -> dict[str, float]:
     return found
 
 
-def _drafter(name: str, target: Target, model: str | None, temperature: float, accuracy: float):
+def _drafter(
+    name: str,
+    target: Target,
+    model: str | None,
+    temperature: float,
+    accuracy: float,
+    weights: str | None,
+    frequent: int | None,
+):
     import mtp_tutorial as mt
 
+    given = {"weights": weights, "frequent": frequent, "model": model}
+    given = {option: value for option, value in given.items() if value is not None}
+    if name == "draft" and model is not None and given.keys() & {"weights", "frequent"}:
+        raise ValueError("--draft-model is a model of its own: leave out --weights and --frequent")
+    if name in ("none", "ngram", "oracle") and given:
+        raise ValueError(f"--drafter {name} has no weights: leave out --weights, --frequent and --draft-model")
     if name == "none":
         return None
-    if name == "draft" and model is None:
-        raise ValueError(
-            "--drafter draft needs --draft-model: an id, a folder or a known name such as the target's own"
-        )
-    options = {"draft": {"model": model, "temperature": temperature}, "oracle": {"accuracy": accuracy}}
-    return mt.load_drafter(name, target, **options.get(name, {}))
+    options = {"ngram": {}, "oracle": {"accuracy": accuracy}}
+    return mt.load_drafter(name, target, **options.get(name, {"temperature": temperature, **given}))
 
 
 def _facts(found: Generation) -> dict:

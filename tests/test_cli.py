@@ -81,7 +81,11 @@ def test_a_prompt_can_come_from_standard_input():
         (("--rule-param", "delta"), "write name=value"),
         (("--rule-param", "delta=0.5"), "has no parameter 'delta'"),
         (("--drafter", "magic"), "known: ngram, draft, oracle"),
-        (("--drafter", "draft"), "--draft-model"),
+        (("--drafter", "draft"), "no draft model for toy"),
+        (("--drafter", "mtp"), "no weights of a 'mtp' drafter for toy"),
+        (("--drafter", "mtp", "--weights", "nowhere"), "in nowhere"),
+        (("--drafter", "ngram", "--frequent", "5"), "has no weights"),
+        (("--drafter", "draft", "--draft-model", "toy", "--frequent", "5"), "leave out --weights and --frequent"),
         (("--target", "no-such-model"), "Known names: toy"),
         (("--seed", "-4"), "seed=-4"),
         (("--prompt", ""), "prompt is empty"),
@@ -107,7 +111,7 @@ def test_bad_input_ends_with_one_clear_line_and_exit_code_2():
 def test_version_and_help():
     assert run("--version").stdout.strip() == mt.__version__
     listed = run("--help").stdout
-    for command in ("generate", "fetch", "doctor"):
+    for command in ("generate", "fetch", "doctor", "train"):
         assert command in listed
 
 

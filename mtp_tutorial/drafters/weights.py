@@ -44,6 +44,7 @@ def save(folder: Path, head: Head, target: Target, frequent: Tensor | None = Non
         "settings": head.settings,
         "target": target.name,
         "fingerprint": target.fingerprint(),
+        "parameters": sum(weight.numel() for weight in head.parameters()),
         **(facts or {}),
     }
     folder = Path(folder)

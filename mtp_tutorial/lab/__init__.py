@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 
-_MODULES = ("exact",)
+_MODULES = ("exact", "losslessness")
 __all__ = list(_MODULES)
 
 

@@ -92,8 +92,10 @@ def train(
     device = next(head.parameters()).device
     generator = torch.Generator().manual_seed(schedule.seed)
     head.float().train()
-    trained = [p for p in head.parameters() if p.requires_grad]
-    optimizers = make_optimizers([p for p in trained if p.ndim == 2], [p for p in trained if p.ndim != 2])
+    # Muon is for matrices that multiply; the vectors of mask tokens are a table.
+    named = {name: p.ndim == 2 and not name.startswith("masks") for name, p in head.named_parameters()}
+    matrices, rest = ([p for name, p in head.named_parameters() if named[name] == wanted] for wanted in (True, False))
+    optimizers = make_optimizers(matrices, rest)
     start, log = _resume(checkpoint, schedule, head, optimizers, generator)
     source = groups(texts, schedule.batch, generator)
     saved_at = time.monotonic()

@@ -45,9 +45,9 @@ class Recipe:
     kv_heads: int = 2
     intermediate: int = 352
     context: int = 512
-    steps: int = 1100
+    steps: int = 8000
     batch: int = 4
-    corpus_tokens: int = 3_000_000
+    corpus_tokens: int = 18_000_000
     lr_matrices: float = 1.5e-2  # Muon
     lr_rest: float = 5e-3  # AdamW: embedding and norms
     warmup: int = 30

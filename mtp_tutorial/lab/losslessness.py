@@ -1,0 +1,187 @@
+"""Does a real drafter under a lossless rule leave the target's law as it is? Samples against the law by enumeration.
+
+Takes: a target, drafters, rules.  Returns: tidy rows with a p-value each, and a Markdown table of them.
+Must not know: how drafters or rules work.
+
+    python -m mtp_tutorial.lab.losslessness --out data/nano/losslessness.jsonl
+    python -m mtp_tutorial.lab.losslessness --show data/nano/losslessness.jsonl
+
+With top-k = 4 there are at most 256 continuations of four tokens, so the target's law over them can be computed. Token
+1 comes from the prefill, which no draft touches; tokens 2 to 4 are compared with their law given token 1. A rule that
+is known to be lossy runs beside the others: if its samples passed, the test could not have failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+
+from ..decode import generate
+from ..drafters import DRAFTERS, load_drafter
+from ..drafters.base import Drafter
+from ..models import Target, load
+from ..records import Sampling
+from ..sampling import probabilities
+from ..verify import RULES
+
+SAMPLING = Sampling(temperature=1.0, top_k=4)
+PROMPT = "One morning, Lena"
+LENGTH, K, SAMPLES = 4, 3, 20_000
+#: Always the target's favourite among its own words: lossy at T > 0, and the samples must show it.
+CONTROL = "greedy"
+
+
+def law(target: Target, prompt: Sequence[int], sampling: Sampling, length: int) -> dict[tuple[int, ...], float]:
+    """The probability of every continuation of ``length`` tokens that has one, a level of the tree at a time.
+
+    A continuation that ends with an end-of-text token is not made longer.
+    """
+    found: dict[tuple[int, ...], float] = {(): 1.0}
+    for _ in range(length):
+        open_ones = [one for one in found if not (one and one[-1] in target.eos_ids)]
+        ids = torch.tensor([[*prompt, *one] for one in open_ones], device=target.device)
+        cache = target.new_cache(len(ids), ids.shape[1])
+        logits, _ = target.forward(ids, [ids.shape[1]] * len(ids), cache, last_only=True)
+        rows = probabilities(logits[:, -1], sampling).double().cpu()
+        for one, row in zip(open_ones, rows, strict=True):
+            p = found.pop(one)
+            for token in row.nonzero().flatten().tolist():
+                found[(*one, token)] = p * float(row[token])
+    return found
+
+
+def samples(
+    target: Target,
+    prompt: Sequence[int],
+    drafter: Drafter | None,
+    rule: str,
+    sampling: Sampling = SAMPLING,
+    length: int = LENGTH,
+    k: int = K,
+    count: int = SAMPLES,
+    batch: int = 500,
+    seed: int = 0,
+) -> Iterator[tuple[int, ...]]:
+    """``count`` continuations; sample i has the seed ``seed + i``."""
+    for start in range(0, count, batch):
+        size = min(batch, count - start)
+        made = generate(
+            target,
+            [list(prompt)] * size,
+            drafter,
+            rule,
+            num_speculative_tokens=k,
+            sampling=sampling,
+            max_new_tokens=length,
+            seed=seed + start,
+        )
+        yield from (tuple(one.tokens) for one in made)
+
+
+def p_value(found: Sequence[tuple[int, ...]], expected: dict[tuple[int, ...], float]) -> float:
+    """χ² of the tokens after the first, given the first. 0 when a sample is impossible.
+
+    For each first token, cells that expect fewer than 5 samples are merged; its own count is taken as given.
+    """
+    from scipy.stats import chi2
+
+    counts, firsts = Counter(found), Counter(one[0] for one in found)
+    if any(one not in expected for one in counts):
+        return 0.0
+    total = {first: sum(p for one, p in expected.items() if one[0] == first) for first in firsts}
+    statistic, freedom = 0.0, 0
+    for first, seen in firsts.items():
+        cells, rest = [], [0.0, 0.0]
+        for one, p in expected.items():
+            if one[0] != first:
+                continue
+            cell = [float(counts[one]), seen * p / total[first]]
+            if cell[1] >= 5:
+                cells.append(cell)
+            else:
+                rest = [rest[0] + cell[0], rest[1] + cell[1]]
+        if rest[1] >= 5 or not cells:
+            cells.append(rest)
+        elif rest[1]:
+            least = min(cells, key=lambda cell: cell[1])
+            least[0], least[1] = least[0] + rest[0], least[1] + rest[1]
+        statistic += sum((o - e) ** 2 / e for o, e in cells)
+        freedom += len(cells) - 1
+    return float(chi2.sf(statistic, freedom)) if freedom else 1.0
+
+
+def sweep(
+    target: Target,
+    drafters: Sequence[str],
+    rules: Sequence[str],
+    out: Path,
+    count: int = SAMPLES,
+    prompt: str = PROMPT,
+    progress: bool = True,
+) -> list[dict]:
+    """Every drafter (greedy, and sampled where it can be) under every rule; go on with what ``out`` lacks."""
+    from tqdm.auto import tqdm
+
+    rows = read_rows(out)
+    there = {(row["drafter"], row["drafts"], row["rule"]) for row in rows}
+    ids = target.encode(prompt, chat=False)
+    expected = law(target, ids, SAMPLING, LENGTH)
+    wanted = [
+        (name, drafts, rule)
+        for name in drafters
+        for drafts in (("greedy",) if name in ("ngram", "oracle") else ("greedy", "sampled"))
+        for rule in rules
+        if (name, drafts, rule) not in there
+    ]
+    silent = not progress or bool(os.environ.get("CI"))
+    for name, drafts, rule in tqdm(wanted, desc="losslessness", disable=silent or None):
+        options = {"temperature": "same"} if drafts == "sampled" else {}
+        drafter = load_drafter(name, target, **options)
+        found = list(samples(target, ids, drafter, rule, count=count, seed=10_000_019 * len(rows)))
+        row = {"drafter": name, "drafts": drafts, "rule": rule, "lossless": RULES[rule].lossless, "samples": count}
+        rows.append({**row, "p_value": p_value(found, expected)})
+        with out.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(rows[-1]) + "\n")
+    return rows
+
+
+def read_rows(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def markdown(rows: Sequence[dict]) -> str:
+    """p-values: a row a drafter, a column a rule."""
+    rules = list(dict.fromkeys(row["rule"] for row in rows))
+    lines = ["| drafter | drafts | " + " | ".join(rules) + " |", "|" + "---|" * (len(rules) + 2)]
+    for key in dict.fromkeys((row["drafter"], row["drafts"]) for row in rows):
+        mine = {row["rule"]: row["p_value"] for row in rows if (row["drafter"], row["drafts"]) == key}
+        lines.append("| " + " | ".join([*key, *(f"{mine[r]:.2g}" if r in mine else "" for r in rules)]) + " |")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Sample every drafter under every lossless rule and test the samples, or print the table of a file (--show)."""
+    parser = argparse.ArgumentParser(prog="python -m mtp_tutorial.lab.losslessness", description=main.__doc__)
+    parser.add_argument("--target", default="nano")
+    parser.add_argument("--drafters", nargs="+", default=list(DRAFTERS))
+    parser.add_argument("--samples", type=int, default=SAMPLES)
+    parser.add_argument("--out", type=Path, help="JSON Lines; a second run goes on with what it lacks")
+    parser.add_argument("--show", type=Path, help="sample nothing: print the table of this file")
+    chosen = parser.parse_args(arguments)
+    if chosen.show:
+        print(markdown(read_rows(chosen.show)))
+        return
+    if chosen.out is None:
+        parser.error("--out is missing: the file for the rows")
+    rules = [*(name for name, rule in RULES.items() if rule.lossless), CONTROL]
+    print(markdown(sweep(load(chosen.target), chosen.drafters, rules, chosen.out, chosen.samples)))
+
+
+if __name__ == "__main__":
+    main()
