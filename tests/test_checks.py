@@ -13,7 +13,7 @@ from mtp_tutorial.checks.quiz import QUESTIONS
 from mtp_tutorial.records import Sampling
 from mtp_tutorial.sampling import probabilities
 
-ROOMS = ["sampling", "start", "drafting", "lossless", "laws"]
+ROOMS = ["sampling", "start", "drafting", "lossless", "laws", "heads"]
 EXERCISES = [
     value
     for room in ROOMS
@@ -154,6 +154,10 @@ def python_greedy(draft_tokens, target_argmax):
         (checks.check_full_p_law, lambda p, d: [(2 - x) * x if i == d else (1 - p[d]) * x for i, x in enumerate(p)]),
         (checks.check_acceptance_rate,
          lambda rs: sum(r.num_accepted for r in rs) / max(sum(r.num_drafted for r in rs), 1)),
+        (checks.check_predicted_position, lambda row, step: 1 + step + row),
+        (checks.check_mix, lambda e, h, enorm, hnorm, w: w[:, : len(e)] @ enorm(e) + w[:, len(e) :] @ hnorm(h)),
+        (checks.check_shifted_kl,
+         lambda t, s, shift: torch.nn.functional.kl_div(s, t[shift:], log_target=True, reduction="batchmean")),
         (checks.check_mean_acceptance_length, lambda rs: np.mean([len(r.tokens) for r in rs[1:]])),
     ],
 )  # fmt: skip

@@ -6,6 +6,7 @@ Must not know: notebooks, pictures.
 
 from .base import Exercise, Mistake, Result
 from .drafting import check_greedy_verify, check_roll_back, check_tokens_per_round, check_verification_mask
+from .heads import check_mix, check_predicted_position, check_shifted_kl
 from .laws import check_full_p_law, check_one_hot_law
 from .lossless import check_accept_probability, check_acceptance, check_rejection_sample, check_residual
 from .quiz import QUESTIONS
@@ -25,11 +26,14 @@ __all__ = [
     "check_full_p_law",
     "check_greedy_verify",
     "check_mean_acceptance_length",
+    "check_mix",
     "check_one_hot_law",
     "check_pick",
+    "check_predicted_position",
     "check_rejection_sample",
     "check_residual",
     "check_roll_back",
+    "check_shifted_kl",
     "check_softmax_with_temperature",
     "check_tokens_per_round",
     "check_top_p_mask",

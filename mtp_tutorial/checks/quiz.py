@@ -121,4 +121,31 @@ QUESTIONS: dict[str, Question] = {
         {0.5: "That is the right law. Here d has a second chance after its rejection."},
         0.001,
     ),
+    "06-calls": Question(
+        "One MTP head, k = 4: how many calls of the head make one draft?",
+        4,
+        "One call a draft token, each fed with what the one before gave.",
+        {
+            1: "That is Medusa, whose heads all read the same state. This head needs its own token first.",
+            5: "The fifth token of the round, the bonus, is the target's own.",
+            0: "The target's call gives hidden states, not drafts: the head has to be called.",
+        },
+    ),
+    "06-pairs": Question(
+        "k = 4, all four draft tokens accepted, one bonus: how many true pairs does the head's next call read?",
+        5,
+        "The target read the last token and the four drafts: five hidden states, each paired with the token after it.",
+        {
+            4: "The bonus token has a pair, too: with the hidden state of draft token 4.",
+            1: "The guesses were rolled back, so the accepted ones are read again, this time with the target's states.",
+            0: "The guesses were rolled back, so the accepted ones are read again, this time with the target's states.",
+        },
+    ),
+    "06-forwards": Question(
+        "A gated LoRA brings 3 tokens a round and drafts with a call of its own: tokens per target call?",
+        1.5,
+        "Two calls of the target a round: one with masks that drafts, one that verifies.",
+        {3: "You forgot the call that makes the draft: it runs through the whole target."},
+        0.001,
+    ),
 }

@@ -41,6 +41,14 @@ _WHERE = {
     "draw_accept": "plots_verify",
     "draw_boxes": "plots_boxes",
     "draw_laws": "plots_laws",
+    "head_parts": "plots_heads",
+    "head_moments": "plots_heads",
+    "draw_head": "plots_heads",
+    "draw_steps": "plots_heads",
+    "draw_relatives": "plots_heads",
+    "draw_probe": "plots_heads",
+    "draw_training": "plots_heads",
+    "draw_acceptance": "plots_heads",
     "segment_panel": "panels",
     "filter_panel": "panels",
     "sampler_panel": "panels",
@@ -49,6 +57,7 @@ _WHERE = {
     "round_panel": "panels",
     "accept_panel": "panels",
     "law_panel": "panels",
+    "steps_panel": "panels",
 }
 
 __all__ = sorted(_WHERE)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .numbers import Labels, as_list, as_probs, names
 from .panel import Panel, choice, slider
 from .plots_cache import cache_stages, draw_cache, draw_mask
+from .plots_heads import draw_steps
 from .plots_laws import draw_laws
 from .plots_rounds import draw_round
 from .plots_sampling import draw_filters, draw_samplers, draw_segment
@@ -111,3 +112,13 @@ def law_panel(laws: Mapping[str, Mapping[Any, float]], reference: str | None = N
 
     draw_law.height = draw_laws.height
     return Panel(draw_law, {"law": choice("law", others)}, "exact laws")
+
+
+def steps_panel(step: int = 1, layers: int = 1, k: int = 3, accepted: int = 2) -> Panel:
+    """The pairs a head reads, call by call: controls ``step``, ``layers`` (one head, or a stack) and ``accepted``."""
+    controls = {
+        "step": slider("moment", 1, k + 2, int(step)),
+        "layers": choice("heads", {f"one, applied {k} times": 1, f"a stack of {k}": k}, int(layers)),
+        "accepted": slider("draft tokens kept", 0, k, int(accepted)),
+    }
+    return Panel(draw_steps, controls, "the pairs a head reads", {"k": k})

@@ -1,0 +1,45 @@
+"""What a drafter proposes for one text, outside of any run.
+
+Takes: a target, a drafter, token ids.  Returns: a ``Draft``.
+Must not know: verify rules, the loop, kinds of drafters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from ..drafters import Drafter
+from ..models import Target
+from ..records import Draft, Sampling, Verdict
+
+
+def draft_after(
+    target: Target,
+    drafter: Drafter,
+    text: Sequence[int],
+    k: int,
+    sampling: Sampling | None = None,
+    uniforms: Sequence[float] | None = None,
+) -> Draft:
+    """The draft of ``k`` tokens that follows ``text``, from scratch: no cache of an earlier round can be wrong.
+
+    text: ids; the target has read all but the last one, and has just said that one, as at the start of a round.
+    uniforms: k numbers in [0, 1) for drafters that draw their tokens; None: 0.5 each.
+    Raises ValueError for a text of fewer than two tokens, or another number of uniforms than k.
+    """
+    if len(text) < 2:
+        raise ValueError(f"text has {len(text)} tokens: give at least two, the last of them just said")
+    numbers = [0.5] * k if uniforms is None else [float(u) for u in uniforms]
+    if len(numbers) != k:
+        raise ValueError(f"{len(numbers)} uniforms for k={k}: give one for each draft token")
+    read, last = list(text[:-1]), text[-1]
+    ids = torch.tensor([read], device=target.device)
+    hidden = target.forward(ids, [len(read)], target.new_cache(1), layers=drafter.needs_hidden)[1]
+    drafter.start(target, [read], hidden)
+    device = {"device": target.device}
+    said = Verdict(torch.tensor([[last]], **device), torch.tensor([0], **device), torch.tensor([True], **device))
+    drafter.commit(said, tuple(rows[:, -1:] for rows in hidden))
+    coins = torch.tensor([numbers], dtype=torch.float64, **device)
+    return drafter.propose(torch.tensor([k]), sampling or Sampling(), coins)
