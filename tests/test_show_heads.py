@@ -51,7 +51,7 @@ def test_one_head_reads_true_pairs_first_and_then_its_own():
     one, two, three, back, after = head_moments(layers=1, k=3, accepted=2)
     assert fresh(one) == ["h4 t5", "h5 t6"] and fresh(two) == ["h′5 d1"] and fresh(three) == ["h′6 d2"]
     assert [pair.gives for pair in one.pairs + two.pairs + three.pairs if pair.gives] == ["d1", "d2", "d3"]
-    assert [one.counters for one in (one, two, three, back, after)] == [(5,), (5,), (5,), (5,), (8,)]
+    assert [one.counters for one in (one, two, three, back, after)] == [(5,), (6,), (7,), (5,), (8,)]
     assert [pair.state for pair in back.pairs] == ["committed"] * 5 + ["stale"] * 2
     assert fresh(after) == ["h6 t7", "h7 t8", "h8 t9"]
     assert {pair.state for pair in after.pairs} == {"committed"}

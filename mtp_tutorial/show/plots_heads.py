@@ -214,7 +214,7 @@ def head_moments(layers: int = 1, k: int = 3, accepted: int = 2, settled: int = 
                 state = "committed" if says.startswith("t") else "draft"
                 gives = f"d{step}" if i == n else ""
                 slots[i] = Pair(layer + 1, i, "h" + "′" * layer + f"{i}", says, state, True, gives)
-            counters[layer] = n - layer
+            counters[layer] = n
             count = sum(pair.fresh for pair in slots.values())
             guessed = sum(pair.fresh and pair.state == "draft" for pair in slots.values())
             mixed = f", {guessed} of them with a draft token" if guessed else ", all of them from the target"
@@ -223,6 +223,7 @@ def head_moments(layers: int = 1, k: int = 3, accepted: int = 2, settled: int = 
         else:
             i = max(slots) + 1
             slots[i] = Pair(layer + 1, i, f"h′{i - 1}", f"d{step - 1}", "draft", True, f"d{step}")
+            counters[layer] = i
             moment(
                 f"call {step}: one pair, the head's own last output and its draft token d{step - 1}; it gives d{step}"
             )
@@ -230,6 +231,7 @@ def head_moments(layers: int = 1, k: int = 3, accepted: int = 2, settled: int = 
         for i, pair in slots.items():
             if pair.state == "draft":
                 slots[i] = pair._replace(state="stale")
+    counters = [n - layer if layer < k else counters[layer] for layer in range(layers)]
     moment("the draft is made: the counter moves back, and pairs with draft tokens no longer count")
     more = range(n + 1, n + accepted + 2)
     for i in more:
@@ -281,7 +283,7 @@ def draw_steps(fig: Any, step: int = 1, layers: int = 1, k: int = 3, accepted: i
     axes.set_xlabel("slot; in it: a hidden state above, a token below (thick line: the counter)")
     axes.set_xlim(-0.1, columns + 0.1)
     low = -1.5 * (layers - 1)
-    spare = max(0.0, 1.5 + low)  # a single band keeps its size
+    spare = max(0.0, 0.7 + low)  # a single band keeps its size
     axes.set_ylim(low - 0.75 - spare / 2, 0.9 + spare / 2)
     axes.tick_params(length=0)
     for side in axes.spines.values():
@@ -390,17 +392,26 @@ def _on_states(axes: Any, fused: bool, chained: bool) -> None:
         axes.plot([source[0], bend], [source[1]] * 2, color=INK, linewidth=1.2)
         axes.plot([bend, bend, _DRAFTS[-1]], [source[1], 2.6, 2.6], color=INK, linewidth=1.2)
     for i, x in enumerate(_DRAFTS):
-        _block(axes, x, level, f"head{'' if chained else f' {i + 1}'}", OWN, 1.25, 0.85, 8.5)
+        _block(
+            axes,
+            x,
+            level,
+            f"head{'' if chained else f' {i + 1}'}",
+            OWN,
+            1.05 if chained else 1.3,
+            0.85,
+            8.5 if chained else 8,
+        )
         _block(axes, x, 6.6, f"d{i + 1}", VALUE, 0.8, 0.7)
         _arrow(axes, (x, level + 0.43), (x, 6.25))
         if not chained:
             _arrow(axes, (x, 2.6), (x, level - 0.43))
         elif i:
-            _arrow(axes, (x - 0.78, level), (x - 0.63, level))
+            _arrow(axes, (x - 0.87, level), (x - 0.53, level))
             token = {"dashed": True, "color": "#8A4B00"}
             _arrow(axes, (x - 1.0, 6.6), (x - 0.75, 6.6), (x - 0.75, level + 0.62), (x - 0.4, level + 0.43), **token)
     if chained:
-        _arrow(axes, source, (1.82, source[1]), (1.82, level), (2.12, level))
+        _arrow(axes, source, (1.82, source[1]), (1.82, level), (2.22, level))
         axes.text(2.75, level - 1.15, "token $t$", ha="center", va="center", fontsize=9, color="#8A4B00")
         _arrow(axes, (2.75, level - 0.85), (2.75, level - 0.43), dashed=True, color="#8A4B00")
 
@@ -498,15 +509,15 @@ def draw_acceptance(
     for i, (name, shares) in enumerate(series.items()):
         color, marker, style = LINES[i % len(LINES)]
         places = list(range(1, len(shares) + 1))
-        label = name if not lengths or name not in lengths else f"{name}: {lengths[name]:.2f} tokens a round"
+        label = name if not lengths or name not in lengths else f"{name} ({lengths[name]:.2f})"
         axes.plot(places, shares, color=color, marker=marker, markersize=8, linestyle=style, linewidth=2, label=label)
         rows += [{"drafter": name, "position": p, "accepted": float(s)} for p, s in zip(places, shares)]
     axes.grid(axis="y", color=GRID)
     axes.set_xticks(range(1, max(len(shares) for shares in series.values()) + 1))
     axes.set_xlabel("draft position")
     axes.set_ylabel("share of rounds that accept it")
-    axes.set_ylim(0, min(1.0, max(max(shares) for shares in series.values()) * 1.15))
-    axes.legend(loc="upper right")
+    axes.set_ylim(0, min(1.04, max(max(shares) for shares in series.values()) * 1.15))
+    fig.legend(loc="outside right upper", title="tokens a round, in brackets" if lengths else None)
     first = {name: shares[0] for name, shares in series.items()}
     best = max(first, key=first.get)
     headline(fig, f"acceptance falls with the position; best at position 1: {best}, {first[best]:.2f}")
