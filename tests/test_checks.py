@@ -13,7 +13,7 @@ from mtp_tutorial.checks.quiz import QUESTIONS
 from mtp_tutorial.records import Sampling
 from mtp_tutorial.sampling import probabilities
 
-ROOMS = ["sampling", "start", "drafting", "lossless", "laws", "heads"]
+ROOMS = ["sampling", "start", "drafting", "lossless", "laws", "heads", "decoding"]
 EXERCISES = [
     value
     for room in ROOMS
@@ -158,6 +158,12 @@ def python_greedy(draft_tokens, target_argmax):
         (checks.check_mix, lambda e, h, enorm, hnorm, w: w[:, : len(e)] @ enorm(e) + w[:, len(e) :] @ hnorm(h)),
         (checks.check_shifted_kl,
          lambda t, s, shift: torch.nn.functional.kl_div(s, t[shift:], log_target=True, reduction="batchmean")),
+        (checks.check_expected_acceptance,
+         lambda rs: np.mean([p for r in rs for p in r.target_probs[: r.num_accepted + 1]])),
+        (checks.check_speed_up, lambda tokens, k, draft, verify, plain: plain / ((verify + k * draft) / tokens)),
+        (checks.check_follows_the_coin,
+         lambda rs: np.all([(c < p) == (i < r.num_accepted) for r in rs
+                            for i, (p, c) in list(enumerate(zip(r.target_probs, r.coins)))[: r.num_accepted + 1]])),
         (checks.check_mean_acceptance_length, lambda rs: np.mean([len(r.tokens) for r in rs[1:]])),
     ],
 )  # fmt: skip

@@ -5,6 +5,7 @@ Must not know: notebooks, pictures.
 """
 
 from .base import Exercise, Mistake, Result
+from .decoding import check_expected_acceptance, check_follows_the_coin, check_speed_up
 from .drafting import check_greedy_verify, check_roll_back, check_tokens_per_round, check_verification_mask
 from .heads import check_mix, check_predicted_position, check_shifted_kl
 from .laws import check_full_p_law, check_one_hot_law
@@ -22,7 +23,9 @@ __all__ = [
     "check_acceptance",
     "check_acceptance_rate",
     "check_answer",
+    "check_expected_acceptance",
     "check_exponential_race",
+    "check_follows_the_coin",
     "check_full_p_law",
     "check_greedy_verify",
     "check_mean_acceptance_length",
@@ -35,6 +38,7 @@ __all__ = [
     "check_roll_back",
     "check_shifted_kl",
     "check_softmax_with_temperature",
+    "check_speed_up",
     "check_tokens_per_round",
     "check_top_p_mask",
     "check_verification_mask",

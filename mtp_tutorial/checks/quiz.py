@@ -148,4 +148,42 @@ QUESTIONS: dict[str, Question] = {
         {3: "You forgot the call that makes the draft: it runs through the whole target."},
         0.001,
     ),
+    "07-texts": Question(
+        "T = 0.6, argmax match, 100 seeds that happen to share their first token: how many different texts?",
+        1,
+        "After the first token nothing is drawn: each token is the target's favourite.",
+        {100: "No number is drawn after the first token, so the seed cannot matter."},
+    ),
+    "07-favourite": Question(
+        "T = 0.6, rule rejection, a greedy draft; the draft token is the target's favourite, p = 0.4: how often is it "
+        "accepted?",
+        0.4,
+        "With p, favourite or not.",
+        {1: "That is argmax match. Rejection sampling asks the coin.", 0.6: "That is how often it is rejected."},
+        0.001,
+    ),
+    "07-length": Question(
+        "k = 2. Position 1 is accepted in 0.6 of the rounds; once judged, position 2 is accepted in 0.5 of the cases. "
+        "Tokens a round?",
+        1.9,
+        "1 + 0.6 + 0.6 · 0.5.",
+        {
+            2.1: "0.5 holds only where position 1 was accepted: its share of all rounds is 0.6 · 0.5.",
+            0.9: "You forgot the target's own token, one in each round.",
+            1.3: "You left out position 1 alone: it brings 0.6, whatever happens at position 2.",
+        },
+        0.001,
+    ),
+    "07-gain": Question(
+        "A round brings 1.9 tokens. A draft step costs 0.1 of a plain call, k = 2, and the verify call 1.05: how many "
+        "times as fast as plain decoding (two decimals)?",
+        1.52,
+        "1.9 ÷ (2 · 0.1 + 1.05).",
+        {
+            1.9: "You forgot what a round costs: 2 · 0.1 + 1.05 = 1.25 plain calls.",
+            1.81: "Drafting costs time, too.",
+            1.65: "k = 2 means two draft steps.",
+        },
+        0.0051,
+    ),
 }

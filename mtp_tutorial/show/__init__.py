@@ -49,6 +49,12 @@ _WHERE = {
     "draw_probe": "plots_heads",
     "draw_training": "plots_heads",
     "draw_acceptance": "plots_heads",
+    "AGREEMENT": "plots_decoding",
+    "agreement": "plots_decoding",
+    "draw_coins": "plots_decoding",
+    "draw_overlap": "plots_decoding",
+    "draw_lengths": "plots_decoding",
+    "draw_seconds": "plots_decoding",
     "segment_panel": "panels",
     "filter_panel": "panels",
     "sampler_panel": "panels",
@@ -58,6 +64,7 @@ _WHERE = {
     "accept_panel": "panels",
     "law_panel": "panels",
     "steps_panel": "panels",
+    "decoding_panel": "panels",
 }
 
 __all__ = sorted(_WHERE)

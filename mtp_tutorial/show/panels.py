@@ -122,3 +122,30 @@ def steps_panel(step: int = 1, layers: int = 1, k: int = 3, accepted: int = 2) -
         "accepted": slider("draft tokens kept", 0, k, int(accepted)),
     }
     return Panel(draw_steps, controls, "the pairs a head reads", {"k": k})
+
+
+def decoding_panel(
+    runs: Mapping[tuple[str, float], Generation],
+    labels: Labels = None,
+    rule: str = "rejection",
+    temperature: float = 0.6,
+    step: int = 1,
+) -> Panel:
+    """Runs of one prompt under several rules and temperatures: controls ``rule``, ``temperature``, ``step`` (a round).
+
+    runs: (rule, temperature) → what it generated; every pair of the two must be there.
+    """
+    rules, temperatures = (list(dict.fromkeys(key[i] for key in runs)) for i in (0, 1))
+    missing = [(r, t) for r in rules for t in temperatures if (r, t) not in runs]
+    if missing:
+        raise ValueError(f"runs lacks {missing[0]}: give one for each rule at each temperature")
+
+    def draw_decoding(fig: Any, rule: str, temperature: float, step: int) -> list[dict]:
+        return draw_round(fig, runs[rule, temperature], step, labels, rule)
+
+    controls = {
+        "rule": choice("verify rule", rules, rule),
+        "temperature": choice("temperature T", {f"{t:g}": t for t in temperatures}, temperature),
+        "step": slider("round (0: prefill)", 0, max(len(g.rounds) for g in runs.values()) - 1, int(step)),
+    }
+    return Panel(draw_decoding, controls, "one head, two rules, round by round")
