@@ -287,7 +287,7 @@ def train(
         plan = replace(plan, objective=plan.objective | {"unroll": unroll})
     place = out or Path(f"{target.replace('/', '--')}-{drafter}")
     rows = run.train_drafter(
-        model, drafter, place, work or run.work_folder(model, quick), plan, seed, report_prompts=5 if quick else 10
+        model, drafter, place, work or run.work_folder(model, quick), plan, seed, report_prompts=5
     )
     if as_json:
         _print_json({"weights": str(place), "acceptance": rows})

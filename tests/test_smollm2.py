@@ -61,7 +61,7 @@ def first_difference(a: list[int], b: list[int]) -> int:
 def drafter_of(name: str, target):
     if name == "oracle":
         return mt.load_drafter("oracle", target, accuracy=0.7)
-    return mt.load_drafter("ngram", target) if name == "ngram" else mt.load_drafter("draft", target, model=target)
+    return mt.load_drafter("draft", target, model=target) if name == "self-draft" else mt.load_drafter(name, target)
 
 
 def test_the_model_talks(smollm2, plain):
@@ -70,7 +70,7 @@ def test_the_model_talks(smollm2, plain):
     assert all(g.text and "".join(g.pieces).startswith(g.text[:10]) for g in plain)
 
 
-@pytest.mark.parametrize("name", ["ngram", "self-draft", "oracle"])
+@pytest.mark.parametrize("name", ["ngram", "self-draft", "oracle", "mtp", "medusa", "draft"])
 def test_greedy_speculation_gives_the_plain_continuation(smollm2, plain, name):
     drafter = drafter_of(name, smollm2)
     if name == "oracle":
@@ -89,6 +89,8 @@ def test_greedy_speculation_gives_the_plain_continuation(smollm2, plain, name):
     assert drafted > 0 and diverged <= 2
     if name == "self-draft":
         assert accepted >= 0.99 * drafted
+    if name in ("mtp", "draft"):  # a head that lost its way through a roll-back would fall far below
+        assert accepted >= 0.2 * drafted
 
 
 def test_a_batch_gives_each_sequence_what_it_says_alone(smollm2):

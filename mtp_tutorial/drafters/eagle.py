@@ -48,6 +48,8 @@ class EagleHead(MtpHead):
     @torch.no_grad()
     def start_from_target(self, generator: torch.Generator) -> None:
         super().start_from_target(generator)
+        for layer in self.layers:  # what it reads has been through no final norm that could be undone
+            self.decoder.set_gain(layer.hnorm, self.decoder.gain(layer.enorm))
         size = self.fuse.out_features
         self.fuse.weight.copy_(torch.cat([torch.zeros(size, 2 * size), torch.eye(size)], 1))  # the high layer, to begin
 

@@ -66,13 +66,23 @@ class MtpHead(Head):
 
     @torch.no_grad()
     def start_from_target(self, generator: torch.Generator) -> None:
-        """A start that trains fast: block and final norm copied from the target's last layer and norm; the projection
-        passes the hidden state on and adds little of the embedding."""
+        """A start that trains fast: the block and the final norm are copies of the target's last ones, and the block
+        reads what the target's last layer reads, at the scale it is used to.
+
+        The head is given states after the target's final norm. ``hnorm`` takes that norm's gain away again and brings
+        the scale back; the projection passes the result on and adds little of the embedding. Without that scale the
+        copied block hardly speaks, and training takes ten times as long.
+        """
         decoder = self.decoder
+        scale, gain = decoder.last_layer_scale(generator), decoder.gain(decoder.norm)
+        floor = 0.05 * gain.abs().median()  # an entry near 0 cannot be undone
+        gain = torch.where(gain.abs() < floor, floor, gain)
         for layer in self.layers:
             layer.block.load_state_dict(decoder.layers[-1].state_dict())
             layer.post_norm.load_state_dict(decoder.norm.state_dict())
+            decoder.set_gain(layer.enorm, scale)
+            decoder.set_gain(layer.hnorm, scale * gain.square().mean().sqrt() / gain)
             size = layer.eh_proj.out_features
-            noise = torch.randn(size, size, generator=generator) * (0.02 / size**0.5)
+            noise = torch.randn(size, size, generator=generator) * (0.3 / size**0.5)
             weight = torch.cat([noise, torch.eye(size)], 1)  # [e; h]: the embedding's half first
             layer.eh_proj.weight.copy_(weight)

@@ -200,12 +200,33 @@ class Decoder:
         return made
 
     def new_norm(self) -> torch.nn.Module:
-        """A norm of the target's kind with weight 1 (0 where the kind adds 1 itself)."""
+        """A norm of the target's kind with gain 1."""
         made = copy.deepcopy(self.norm)
-        plus_one = "gemma" in type(made).__name__.lower()
-        with torch.no_grad():
-            made.weight.fill_(0.0 if plus_one else 1.0)
+        self.set_gain(made, 1.0)
         return made
+
+    def gain(self, norm: torch.nn.Module) -> Tensor:
+        """(size,) float32: what a norm of the target's kind multiplies by. Gemma's norms keep it without the 1."""
+        return norm.weight.detach().float() + self._gain_of_zero
+
+    @torch.no_grad()
+    def set_gain(self, norm: torch.nn.Module, gain: Tensor | float) -> None:
+        norm.weight.copy_(torch.as_tensor(gain, dtype=torch.float32) - self._gain_of_zero)
+
+    @property
+    def _gain_of_zero(self) -> float:
+        return 1.0 if "gemma" in type(self.norm).__name__.lower() else 0.0
+
+    @torch.no_grad()
+    def last_layer_scale(self, generator: torch.Generator) -> float:
+        """The root mean square of what the last layer reads: the median over positions of a text of random ids.
+
+        The first position is left out: in many models it is far larger than all others.
+        """
+        weight = self.embedding.weight
+        ids = torch.randint(weight.shape[0], (4, 32), generator=generator).to(weight.device)
+        states = self.model(input_ids=ids, output_hidden_states=True).hidden_states[-2]
+        return float(states[:, 1:].float().square().mean(-1).sqrt().median())
 
     def run(self, layer: torch.nn.Module, x: Tensor, positions: Tensor, mask: Tensor, cache: object) -> Tensor:
         """(B, L, size) through one layer. mask: (B, 1, L, S) bool; cache: what ``wrapped`` gives, or None."""

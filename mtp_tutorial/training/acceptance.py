@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..decode import generate
-from ..drafters import load_drafter
+from ..drafters import bundled, load_drafter
 from ..drafters.base import Drafter
 from ..models import Target, load
 from ..records import Generation, Sampling
@@ -141,8 +141,8 @@ def markdown(rows: Sequence[dict]) -> str:
         "drafter",
         "drafts",
         "T",
-        *(f"position {i + 1}" for i in range(longest)),
-        *(f"length, k = {k}" for k in lengths),
+        *(f"pos {i + 1}" for i in range(longest)),
+        *(f"length, k={k}" for k in lengths),
     ]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for key in keys:
@@ -181,12 +181,20 @@ def sweep(
     there = {Setting(r["drafter"], r["drafting"], r["temperature"], r["k"]) for r in rows}
     silent = not progress or bool(os.environ.get("CI"))
     for setting in tqdm([one for one in wanted if one not in there], desc="acceptance", disable=silent or None):
-        sampled = {"temperature": "same"} if setting.drafting == "sampled" else {}
-        found = measure(target, load_drafter(setting.drafter, target, **sampled), setting, prompts, **options)
+        found = measure(target, _drafter(target, setting), setting, prompts, **options)
         with out.open("a", encoding="utf-8") as file:
             file.write("".join(json.dumps(row) + "\n" for row in found))
         rows += found
     return rows
+
+
+def _drafter(target: Target, setting: Setting) -> Drafter:
+    """By name; "mtp-stack" is an "mtp" drafter with the repository's weights of that name."""
+    options = {"temperature": "same"} if setting.drafting == "sampled" else {}
+    kind, _, variant = setting.drafter.partition("-")
+    if variant:
+        options["weights"] = bundled(target, setting.drafter)
+    return load_drafter(kind, target, **options)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -64,15 +64,27 @@ _NANO = Recipe(
     answers=Settings(temperature=0.8, max_new_tokens=160, samples=1, batch=128),
     prompts=1000,
     frequent=1024,
-    schedule=Schedule(steps=3000, batch=16, lr_matrices=5e-3, lr_rest=2e-3),
+    schedule=Schedule(steps=600, batch=16, lr_matrices=5e-2, lr_rest=1.5e-2, warmup=10),
 )
-_SMOLLM2 = Recipe(answers=Settings(temperature=0.8, max_new_tokens=256, samples=2, batch=64))
+_SMOLLM2 = Recipe(
+    answers=Settings(temperature=0.8, max_new_tokens=256, samples=1, batch=64),
+    frequent=4096,
+    schedule=Schedule(steps=800, batch=16, lr_matrices=8e-3, lr_rest=3e-3, warmup=10),
+)
 _QUICK = replace(
     _NANO,
     answers=Settings(temperature=0.8, max_new_tokens=96, samples=1, batch=96),
     prompts=48,
-    schedule=Schedule(steps=150, batch=16, lr_matrices=1e-2, lr_rest=4e-3, warmup=15),
+    schedule=Schedule(steps=80, batch=16, lr_matrices=4e-2, lr_rest=1e-2, warmup=10),
 )
+
+
+#: shapes other than a head's own defaults
+_SHAPES: dict[str | tuple[str, str], dict] = {
+    "draft": {"num_layers": 3},
+    ("nano", "draft"): {"num_layers": 1},
+    ("nano", "gated_lora"): {"rank": 32},
+}
 
 
 def recipe(target: Target, drafter: str, quick: bool = False) -> Recipe:
@@ -84,9 +96,9 @@ def recipe(target: Target, drafter: str, quick: bool = False) -> Recipe:
             raise ValueError("--quick trains a head of the bundled nano only: use --target nano")
         return _QUICK
     found = _NANO if target.name == "nano" else _SMOLLM2
-    if drafter == "draft":
-        found = replace(found, shape={"num_layers": 1 if target.name == "nano" else 3})
-    return found
+    if target.name == "nano" and drafter == "gated_lora":  # its matrices are small beside the target's
+        found = replace(found, schedule=replace(found.schedule, lr_matrices=2e-2, lr_rest=1e-2))
+    return replace(found, shape=_SHAPES.get((target.name, drafter), _SHAPES.get(drafter, {})))
 
 
 def training_prompts(target: Target, per_kind: int | None = None) -> list[dict]:
@@ -118,7 +130,7 @@ def train_drafter(
     plan: Recipe,
     seed: int = 0,
     progress: bool = True,
-    report_prompts: int | None = 10,
+    report_prompts: int | None = 5,
 ) -> list[dict]:
     """Train a head for ``target`` and write its weights to ``out``; return how often its drafts are accepted.
 
@@ -157,7 +169,7 @@ def train_drafter(
     return report(target, drafter, out, report_prompts)
 
 
-def report(target: Target, drafter: str, weights: Path, per_kind: int | None = 10) -> list[dict]:
+def report(target: Target, drafter: str, weights: Path, per_kind: int | None = 5) -> list[dict]:
     """Rows of ``acceptance``: greedy drafts, k = 4, at T = 0 and 0.6, on held-out prompts."""
     prompts, rows = held_out_prompts(target.name, per_kind), []
     for temperature in (0.0, 0.6):
