@@ -68,7 +68,7 @@ def draw_coins(fig: Any, judged: Sequence[Judged], labels: Labels = None, most: 
     axes.set_ylim(-0.26, 1.04)
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
     axes.axhline(0, color=INK, linewidth=0.8)
-    axes.set_ylabel("p(draft token), and its coin ◆")
+    axes.set_ylabel("p(draft token), and its coin ◆", loc="top")
     axes.tick_params(axis="x", length=0)
     found = agreement(shown)
     handles = [
