@@ -263,3 +263,33 @@ def test_a_target_that_is_no_stack_of_layers_is_refused():
 
 def test_every_drafter_has_a_name():
     assert {name for name, (_, used) in DRAFTER.items() if DRAFTERS[name] is not used} == set()
+
+
+# -- The start of training ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["mtp", "eagle"])
+def test_a_head_starts_by_reading_what_the_targets_last_layers_read(target, name):
+    """At the same scale, and for an MTP head in the same direction: the final norm is undone."""
+    made = DRAFTER[name][0](target)
+    with torch.no_grad():
+        gain = made.decoder.norm.weight
+        old = gain.clone()
+        gain.uniform_(0.5, 2.0, generator=torch.Generator().manual_seed(1))  # as training leaves it
+        made.start_from_target(torch.Generator().manual_seed(0))
+        scale = made.decoder.last_layer_scale(torch.Generator().manual_seed(0))
+        before = []
+        hook = made.decoder.norm.register_forward_hook(lambda module, inputs, output: before.append(inputs[0]))
+        ids = torch.randint(19, (2, 12), generator=torch.Generator().manual_seed(2))
+        hidden = target.forward(ids, [12, 12], target.new_cache(2), layers=made.reads)[1]
+        hook.remove()
+        layer = made.layers[0]
+        layer.eh_proj.weight[:, : layer.eh_proj.out_features] = 0
+        mixed = layer.mix(made.embed(ids), made.read(hidden))
+        gain.copy_(old)
+    assert float(mixed.square().mean(-1).sqrt().median()) == pytest.approx(scale, rel=0.25)
+    if name == "mtp":
+        assert float(torch.cosine_similarity(mixed, before[0], dim=-1).min()) > 0.999
+    else:
+        high = hidden[-1]
+        assert float(torch.cosine_similarity(mixed, high, dim=-1).min()) > 0.999

@@ -31,7 +31,7 @@ from ..sampling import probabilities
 from ..verify import RULES
 
 SAMPLING = Sampling(temperature=1.0, top_k=4)
-PROMPT = "One morning, Lena"
+PROMPT = "Ben: Have you seen my"  # nano goes on in many ways here
 LENGTH, K, SAMPLES = 4, 3, 20_000
 #: Always the target's favourite among its own words: lossy at T > 0, and the samples must show it.
 CONTROL = "greedy"
@@ -125,20 +125,23 @@ def sweep(
     prompt: str = PROMPT,
     progress: bool = True,
 ) -> list[dict]:
-    """Every drafter (greedy, and sampled where it can be) under every rule; go on with what ``out`` lacks."""
+    """Every drafter under every rule; go on with what ``out`` lacks.
+
+    Drafts are sampled where the drafter can (the harder case: the rule must know their distribution), else greedy. For
+    the control they are greedy.
+    """
     from tqdm.auto import tqdm
 
     rows = read_rows(out)
     there = {(row["drafter"], row["drafts"], row["rule"]) for row in rows}
     ids = target.encode(prompt, chat=False)
     expected = law(target, ids, SAMPLING, LENGTH)
-    wanted = [
-        (name, drafts, rule)
+    every = [
+        (name, "greedy" if name in ("ngram", "oracle") or rule == CONTROL else "sampled", rule)
         for name in drafters
-        for drafts in (("greedy",) if name in ("ngram", "oracle") else ("greedy", "sampled"))
         for rule in rules
-        if (name, drafts, rule) not in there
     ]
+    wanted = [one for one in every if one not in there]
     silent = not progress or bool(os.environ.get("CI"))
     for name, drafts, rule in tqdm(wanted, desc="losslessness", disable=silent or None):
         options = {"temperature": "same"} if drafts == "sampled" else {}
@@ -158,10 +161,10 @@ def read_rows(path: Path) -> list[dict]:
 def markdown(rows: Sequence[dict]) -> str:
     """p-values: a row a drafter, a column a rule."""
     rules = list(dict.fromkeys(row["rule"] for row in rows))
-    lines = ["| drafter | drafts | " + " | ".join(rules) + " |", "|" + "---|" * (len(rules) + 2)]
-    for key in dict.fromkeys((row["drafter"], row["drafts"]) for row in rows):
-        mine = {row["rule"]: row["p_value"] for row in rows if (row["drafter"], row["drafts"]) == key}
-        lines.append("| " + " | ".join([*key, *(f"{mine[r]:.2g}" if r in mine else "" for r in rules)]) + " |")
+    lines = ["| drafter | " + " | ".join(rules) + " |", "|" + "---|" * (len(rules) + 1)]
+    for name in dict.fromkeys(row["drafter"] for row in rows):
+        mine = {row["rule"]: f"{row['p_value']:.2g} ({row['drafts']})" for row in rows if row["drafter"] == name}
+        lines.append("| " + " | ".join([name, *(mine.get(rule, "") for rule in rules)]) + " |")
     return "\n".join(lines)
 
 

@@ -69,7 +69,7 @@ _NANO = Recipe(
 _SMOLLM2 = Recipe(
     answers=Settings(temperature=0.8, max_new_tokens=256, samples=1, batch=64),
     frequent=4096,
-    schedule=Schedule(steps=800, batch=16, lr_matrices=8e-3, lr_rest=3e-3, warmup=10),
+    schedule=Schedule(steps=560, batch=16, lr_matrices=8e-3, lr_rest=3e-3, warmup=10),
 )
 _QUICK = replace(
     _NANO,
@@ -85,6 +85,12 @@ _SHAPES: dict[str | tuple[str, str], dict] = {
     ("nano", "draft"): {"num_layers": 1},
     ("nano", "gated_lora"): {"rank": 32},
 }
+#: what differs from the schedule of the target
+_SCHEDULES: dict[tuple[str, str], dict] = {
+    ("nano", "gated_lora"): {"lr_matrices": 2e-2, "lr_rest": 1e-2},  # small matrices, added to the target's own
+    ("other", "draft"): {"steps": 350},
+    ("other", "medusa"): {"steps": 200, "lr_matrices": 2e-2},
+}
 
 
 def recipe(target: Target, drafter: str, quick: bool = False) -> Recipe:
@@ -96,9 +102,9 @@ def recipe(target: Target, drafter: str, quick: bool = False) -> Recipe:
             raise ValueError("--quick trains a head of the bundled nano only: use --target nano")
         return _QUICK
     found = _NANO if target.name == "nano" else _SMOLLM2
-    if target.name == "nano" and drafter == "gated_lora":  # its matrices are small beside the target's
-        found = replace(found, schedule=replace(found.schedule, lr_matrices=2e-2, lr_rest=1e-2))
-    return replace(found, shape=_SHAPES.get((target.name, drafter), _SHAPES.get(drafter, {})))
+    changed = _SCHEDULES.get(("nano" if target.name == "nano" else "other", drafter), {})
+    shape = _SHAPES.get((target.name, drafter), _SHAPES.get(drafter, {}))
+    return replace(found, shape=shape, schedule=replace(found.schedule, **changed))
 
 
 def training_prompts(target: Target, per_kind: int | None = None) -> list[dict]:
