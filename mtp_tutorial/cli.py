@@ -286,9 +286,7 @@ def train(
             raise ValueError(f"--unroll {unroll}: from 1 on, and for mtp and eagle only")
         plan = replace(plan, objective=plan.objective | {"unroll": unroll})
     place = out or Path(f"{target.replace('/', '--')}-{drafter}")
-    rows = run.train_drafter(
-        model, drafter, place, work or run.work_folder(model, quick), plan, seed, report_prompts=5
-    )
+    rows = run.train_drafter(model, drafter, place, work or run.work_folder(model, quick), plan, seed, report_prompts=5)
     if as_json:
         _print_json({"weights": str(place), "acceptance": rows})
         return

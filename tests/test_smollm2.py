@@ -90,7 +90,7 @@ def test_greedy_speculation_gives_the_plain_continuation(smollm2, plain, name):
     if name == "self-draft":
         assert accepted >= 0.99 * drafted
     if name in ("mtp", "draft"):  # a head that lost its way through a roll-back would fall far below
-        assert accepted >= 0.2 * drafted
+        assert accepted >= 0.1 * drafted
 
 
 def test_a_batch_gives_each_sequence_what_it_says_alone(smollm2):

@@ -43,7 +43,7 @@ class SmallModel(Head):
     def start_from_target(self, generator: torch.Generator) -> None:
         """The target's first layers and its final norm.
 
-        Its last layer in place of the last of these trains more slowly: it expects what all the layers before it have made.
+        Its last layer in place of the last of these trains more slowly: it expects what all before it have made.
         """
         for layer, source in zip(self.layers, self.decoder.layers, strict=False):
             layer.load_state_dict(source.state_dict())

@@ -148,7 +148,7 @@ def markdown(rows: Sequence[dict]) -> str:
     for key in keys:
         mine = {r["k"]: r for r in overall if (r["drafter"], r["drafting"], r["temperature"]) == key}
         shares = by_position(mine[longest]) if longest in mine else [math.nan] * longest
-        cells = [*map(str, key), *(f"{share:.2f}" for share in shares)]
+        cells = [*map(str, key), *("" if math.isnan(share) else f"{share:.2f}" for share in shares)]
         cells += [f"{mean_acceptance_length(mine[k]):.2f}" if k in mine else "" for k in lengths]
         lines.append("| " + " | ".join(cells) + " |")
     kinds = [kind for kind in dict.fromkeys(row["kind"] for row in rows) if kind != OVERALL]
