@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny import tiny
+from tiny import COIN, tiny
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import mtp_tutorial as mt
 from mtp_tutorial.drafters import gated_lora, weights
 from mtp_tutorial.drafters.gated_lora import GatedLora, GatedLoraDrafter
 from mtp_tutorial.models import toys, wrap
-from mtp_tutorial.sampling import inverse_cdf
 from mtp_tutorial.training.loop import Batch, Schedule, train
 from mtp_tutorial.training.objective_gated_lora import GatedLoraObjective, choose_anchors, read_masks
 from mtp_tutorial.training.selfdistill import Text
-from mtp_tutorial.verify import conclude, draw_at, full_row, leading
 
 PROMPTS = [[1, 2, 3, 4, 5], [7], [9, 8, 7, 6, 5, 4, 3, 2, 1]]
 FAMILIES = ["llama", "qwen3", "mistral", "qwen2-mixed", "gemma3"]
@@ -149,15 +147,6 @@ def test_a_target_without_decoder_layers_is_refused():
 
 
 # -- Drafting ---------------------------------------------------------------------------------------------------------
-
-
-def coin(draft, target_probs, uniforms):
-    """Accept by the coin alone, so that rounds of every kind occur, whatever an untrained head says."""
-    n = leading(uniforms[:, :-1, 0] < 0.7, draft)
-    return conclude(draft, n, inverse_cdf(full_row(draft, target_probs, n), draw_at(uniforms, n)))
-
-
-COIN = mt.Rule("coin", coin, False, False, "Accept with probability 0.7.", "this test", lambda *args: [])
 
 
 @torch.no_grad()

@@ -7,7 +7,7 @@ import json
 
 import pytest
 import torch
-from tiny import Watch
+from tiny import COIN, Watch
 
 import mtp_tutorial as mt
 from mtp_tutorial.drafters import DRAFTERS, weights
@@ -18,10 +18,8 @@ from mtp_tutorial.drafters.medusa import MedusaDrafter, MedusaHead
 from mtp_tutorial.drafters.mtp import MtpDrafter
 from mtp_tutorial.drafters.mtp_head import MtpHead
 from mtp_tutorial.drafters.small_model import SmallModel
+from mtp_tutorial.lab.drafts import draft_after
 from mtp_tutorial.models import toys
-from mtp_tutorial.records import Verdict
-from mtp_tutorial.sampling import inverse_cdf
-from mtp_tutorial.verify import conclude, draw_at, full_row, leading
 
 PROMPTS = [[1, 3, 4, 5], [7], [9, 8, 7, 6, 5, 4, 3, 1]]
 DRAFTER = {
@@ -57,26 +55,6 @@ def drafter(target, heads, name, **options):
     return DRAFTER[name][1](target, **{argument: heads[name]}, **options)
 
 
-def coin(draft, target_probs, uniforms):
-    """Accept by the coin alone, so that rounds of every kind occur, whatever an untrained head says."""
-    n = leading(uniforms[:, :-1, 0] < 0.7, draft)
-    return conclude(draft, n, inverse_cdf(full_row(draft, target_probs, n), draw_at(uniforms, n)))
-
-
-COIN = mt.Rule("coin", coin, False, False, "Accept with probability 0.7.", "this test", lambda *args: [])
-
-
-def from_scratch(target, fresh, text, k):
-    """What a drafter that has just read the whole text drafts: no cache to go wrong."""
-    ids = torch.tensor([text[:-1]])
-    hidden = target.forward(ids, [len(text) - 1], target.new_cache(1), layers=fresh.needs_hidden or (-1,))[1]
-    hidden = hidden if fresh.needs_hidden else ()
-    fresh.start(target, [text[:-1]], hidden)
-    verdict = Verdict(torch.tensor([[text[-1]]]), torch.tensor([0]), torch.tensor([True]))
-    fresh.commit(verdict, tuple(h[:, -1:] for h in hidden))
-    return fresh.propose(torch.tensor([k]), GREEDY, torch.zeros(1, k)).tokens[0].tolist()
-
-
 @pytest.mark.parametrize("frequent", [None, FREQUENT], ids=["all tokens", "frequent tokens"])
 @pytest.mark.parametrize("name", DRAFTER)
 def test_every_draft_is_the_one_made_from_scratch(target, heads, name, frequent):
@@ -100,7 +78,7 @@ def test_every_draft_is_the_one_made_from_scratch(target, heads, name, frequent)
         for one in g.rounds:
             if one.num_drafted and g.rounds[-1] is not one:
                 drafted = list(one.draft_tokens)
-                assert drafted == from_scratch(target, fresh, said, len(drafted))
+                assert drafted == draft_after(target, fresh, said, len(drafted), GREEDY).tokens[0].tolist()
             said += one.tokens
 
 

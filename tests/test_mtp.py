@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tiny import COIN, Watch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import mtp_tutorial as mt
 from mtp_tutorial.drafters.mtp import MtpDrafter
 from mtp_tutorial.drafters.mtp_head import MtpHead
+from mtp_tutorial.lab.drafts import draft_after
 from mtp_tutorial.models import wrap
-from mtp_tutorial.records import Verdict
-from mtp_tutorial.sampling import inverse_cdf
-from mtp_tutorial.verify import conclude, draw_at, full_row, leading
 
 PROMPTS = [[1, 2, 3, 4, 5], [7], [9, 8, 7, 6, 5, 4, 3, 2, 1]]
 
@@ -46,36 +45,6 @@ def head(target, layers):
     return made
 
 
-class Watch(mt.Hooks):
-    """Keeps each round's draft with the texts it was made for."""
-
-    def __init__(self):
-        self.drafts = []
-
-    def observe(self, sequences, draft, target_probs, uniforms, verdict):
-        self.drafts.append((list(sequences), draft))
-
-
-def coin(draft, target_probs, uniforms):
-    """Accept by the coin alone, so that rounds of every kind occur, whatever an untrained head says."""
-    n = leading(uniforms[:, :-1, 0] < 0.7, draft)
-    return conclude(draft, n, inverse_cdf(full_row(draft, target_probs, n), draw_at(uniforms, n)))
-
-
-COIN = mt.Rule("coin", coin, False, False, "Accept with probability 0.7.", "this test", lambda *args: [])
-
-
-def from_scratch(target, made, text, k, frequent):
-    """What a drafter that has just read the whole text drafts: no cache to go wrong."""
-    drafter = MtpDrafter(target, made, frequent=frequent)
-    ids = torch.tensor([text[:-1]])
-    hidden = target.forward(ids, [len(text) - 1], target.new_cache(1), layers=(-1,))[1]
-    drafter.start(target, [text[:-1]], hidden)
-    verdict = Verdict(torch.tensor([[text[-1]]]), torch.tensor([0]), torch.tensor([True]))
-    drafter.commit(verdict, tuple(h[:, -1:] for h in hidden))
-    return drafter.propose(torch.tensor([k]), mt.Sampling(temperature=0), torch.zeros(1, k)).tokens[0].tolist()
-
-
 @pytest.mark.parametrize("frequent", [None, torch.arange(0, 24, 2)], ids=["all tokens", "frequent tokens"])
 @pytest.mark.parametrize("layers", [1, 2, 3])
 def test_every_draft_is_the_one_made_from_scratch(target, layers, frequent):
@@ -89,7 +58,7 @@ def test_every_draft_is_the_one_made_from_scratch(target, layers, frequent):
         def observe(self, rounds):
             pass
 
-    drafter = MtpDrafter(target, made, frequent=frequent)
+    drafter, fresh = (MtpDrafter(target, made, frequent=frequent) for _ in range(2))
     found = mt.generate(
         target, PROMPTS, drafter, rule=COIN, num_speculative_tokens=Changing(), max_new_tokens=24, seed=3
     )
@@ -99,7 +68,10 @@ def test_every_draft_is_the_one_made_from_scratch(target, layers, frequent):
         for one in g.rounds:
             if one.num_drafted and g.rounds[-1] is not one:
                 drafted = list(one.draft_tokens)
-                assert drafted == from_scratch(target, made, said, len(drafted), frequent)
+                assert (
+                    drafted
+                    == draft_after(target, fresh, said, len(drafted), mt.Sampling(temperature=0)).tokens[0].tolist()
+                )
             said += one.tokens
 
 
@@ -126,7 +98,7 @@ def test_sampled_drafts_over_frequent_tokens_are_recorded_exactly(target):
     frequent = torch.tensor([2, 3, 5, 7, 11])
     drafter, watch = MtpDrafter(target, head(target, 1), temperature=1.0, frequent=frequent), Watch()
     mt.generate(target, PROMPTS[0], drafter, max_new_tokens=12, hooks=watch)
-    for _, draft in watch.drafts[1:]:
+    for _, draft, *_ in watch.seen[1:]:
         assert set(draft.tokens.flatten().tolist()) <= {*frequent.tolist(), -1}
         torch.testing.assert_close(draft.probs.sum(-1), torch.ones(draft.tokens.shape, dtype=torch.float64))
         assert float(draft.probs[..., frequent].sum(-1).min()) == pytest.approx(1.0)

@@ -12,6 +12,7 @@ from tiny import fresh_prefill, worst
 
 import mtp_tutorial as mt
 from mtp_tutorial.cache import PrefixCache
+from mtp_tutorial.lab.drafts import draft_after
 
 pytestmark = pytest.mark.smollm2
 
@@ -91,6 +92,27 @@ def test_greedy_speculation_gives_the_plain_continuation(smollm2, plain, name):
         assert accepted >= 0.99 * drafted
     if name in ("mtp", "draft"):  # a head that lost its way through a roll-back would fall far below
         assert accepted >= 0.1 * drafted
+
+
+@pytest.mark.parametrize("name", ["mtp", "medusa", "draft"])
+def test_drafts_are_those_of_a_drafter_without_a_past(smollm2, name):
+    """After every round, whatever was accepted, the cache is as good as a fresh one: up to a near-tie in float32."""
+    found = mt.generate(
+        smollm2,
+        PROMPTS[3],
+        mt.load_drafter(name, smollm2),
+        num_speculative_tokens=3,
+        sampling=GREEDY,
+        max_new_tokens=32,
+    )
+    fresh, text, rounds, same = mt.load_drafter(name, smollm2), list(found.prompt_tokens), 0, 0
+    for one in found.rounds:
+        if one.num_drafted == 3:
+            rounds += 1
+            same += draft_after(smollm2, fresh, text, 3, GREEDY).tokens[0].tolist() == list(one.draft_tokens)
+        text += one.tokens
+    print(f"{name}: {same} of {rounds} drafts are the ones made from scratch")
+    assert rounds >= 8 and same >= rounds - 1
 
 
 def test_a_batch_gives_each_sequence_what_it_says_alone(smollm2):

@@ -10,6 +10,8 @@ from torch import Tensor
 from mtp_tutorial.decode import Hooks
 from mtp_tutorial.models import Target, wrap
 from mtp_tutorial.records import Draft
+from mtp_tutorial.sampling import inverse_cdf
+from mtp_tutorial.verify import Rule, conclude, draw_at, full_row, leading
 
 VOCABULARY = 24
 _SIZES = {
@@ -77,6 +79,15 @@ class Calls:
     @property
     def widths(self) -> list[int]:
         return [ids.shape[1] for ids in self.ids]
+
+
+def coin(draft, target_probs, uniforms):
+    """Accept by the coin alone, so that rounds of every kind occur, whatever an untrained head says."""
+    n = leading(uniforms[:, :-1, 0] < 0.7, draft)
+    return conclude(draft, n, inverse_cdf(full_row(draft, target_probs, n), draw_at(uniforms, n)))
+
+
+COIN = Rule("coin", coin, False, False, "Accept with probability 0.7.", "these tests", lambda *args: [])
 
 
 class Watch(Hooks):

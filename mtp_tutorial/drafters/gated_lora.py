@@ -153,7 +153,7 @@ class GatedLora(Head):
         """
         dtype = self.sampler[0].weight.dtype
         hidden = hidden.to(dtype)
-        return hidden + self.sampler(torch.cat([hidden, self.embed(previous).detach().to(dtype)], -1))
+        return hidden + self.sampler(torch.cat([hidden, self.embed(previous).to(dtype)], -1))
 
     @torch.no_grad()
     def start_from_target(self, generator: torch.Generator) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 
-_MODULES = ("exact", "losslessness")
+_MODULES = ("drafts", "exact", "losslessness", "probe", "watch")
 __all__ = list(_MODULES)
 
 

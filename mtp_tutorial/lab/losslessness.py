@@ -14,8 +14,6 @@ is known to be lossy runs beside the others: if its samples passed, the test cou
 from __future__ import annotations
 
 import argparse
-import json
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,6 +23,7 @@ import torch
 from ..decode import generate
 from ..drafters import DRAFTERS, load_drafter
 from ..drafters.base import Drafter
+from ..longrun import append_rows, bar, read_rows
 from ..models import Target, load
 from ..records import Sampling
 from ..sampling import probabilities
@@ -130,8 +129,6 @@ def sweep(
     Drafts are sampled where the drafter can (the harder case: the rule must know their distribution), else greedy. For
     the control they are greedy.
     """
-    from tqdm.auto import tqdm
-
     rows = read_rows(out)
     there = {(row["drafter"], row["drafts"], row["rule"]) for row in rows}
     ids = target.encode(prompt, chat=False)
@@ -142,8 +139,7 @@ def sweep(
         for rule in rules
     ]
     wanted = [one for one in every if one not in there]
-    silent = not progress or bool(os.environ.get("CI"))
-    for name, drafts, rule in tqdm(wanted, desc="losslessness", disable=silent or None):
+    for name, drafts, rule in bar(wanted, "losslessness", progress):
         options = {"temperature": "same"} if drafts == "sampled" else {}
         if name == "oracle":  # one recording for all, right now and then
             recording = generate(target, ids, sampling=Sampling(temperature=0), max_new_tokens=LENGTH + K)
@@ -152,13 +148,8 @@ def sweep(
         found = list(samples(target, ids, drafter, rule, count=count, seed=10_000_019 * len(rows)))
         row = {"drafter": name, "drafts": drafts, "rule": rule, "lossless": RULES[rule].lossless, "samples": count}
         rows.append({**row, "p_value": p_value(found, expected)})
-        with out.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(rows[-1]) + "\n")
+        append_rows(out, rows[-1:])
     return rows
-
-
-def read_rows(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
 def markdown(rows: Sequence[dict]) -> str:

@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import math
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,6 +22,7 @@ from pathlib import Path
 from ..decode import generate
 from ..drafters import bundled, load_drafter
 from ..drafters.base import Drafter
+from ..longrun import append_rows, bar, read_rows
 from ..models import Target, load
 from ..records import Generation, Sampling
 from .corpus import KINDS
@@ -167,23 +166,15 @@ def markdown(rows: Sequence[dict]) -> str:
     return "\n".join(lines)
 
 
-def read_rows(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
-
-
 def sweep(
     target: Target, wanted: Sequence[Setting], prompts: Sequence[dict], out: Path, progress: bool = True, **options
 ) -> list[dict]:
     """Measure what ``out`` lacks, a setting at a time, and append its rows; return all rows."""
-    from tqdm.auto import tqdm
-
     rows = read_rows(out)
     there = {Setting(r["drafter"], r["drafting"], r["temperature"], r["k"]) for r in rows}
-    silent = not progress or bool(os.environ.get("CI"))
-    for setting in tqdm([one for one in wanted if one not in there], desc="acceptance", disable=silent or None):
+    for setting in bar([one for one in wanted if one not in there], "acceptance", progress):
         found = measure(target, _drafter(target, setting), setting, prompts, **options)
-        with out.open("a", encoding="utf-8") as file:
-            file.write("".join(json.dumps(row) + "\n" for row in found))
+        append_rows(out, found)
         rows += found
     return rows
 

@@ -6,7 +6,6 @@ Must not know: what kind of head it trains, how the texts were made.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ..drafters.head import Head
+from ..longrun import bar
 from ..models import native_bf16
 from .selfdistill import Text
 from .updates import make_optimizers, update, whole
@@ -86,8 +86,6 @@ def train(
     The weights are float32 while they are trained, whatever they are used in later. Returns a row a step.
     Raises ValueError when the checkpoint was made by another schedule or holds another head.
     """
-    from tqdm.auto import tqdm
-
     head, dtype = objective.head, next(objective.head.parameters()).dtype
     device = next(head.parameters()).device
     generator = torch.Generator().manual_seed(schedule.seed)
@@ -99,16 +97,15 @@ def train(
     start, log = _resume(checkpoint, schedule, head, optimizers, generator)
     source = groups(texts, schedule.batch, generator)
     saved_at = time.monotonic()
-    silent = not progress or bool(os.environ.get("CI"))
-    bar = tqdm(range(start, schedule.steps), "training", schedule.steps, initial=start, disable=silent or None)
-    for step in bar:
+    shown = bar(range(start, schedule.steps), "training", progress, initial=start, total=schedule.steps)
+    for step in shown:
         batch = padded(next(source), device)
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda" or native_bf16()):
             loss, row = objective.loss(batch, generator)
         loss.backward()
         update(head, optimizers, (schedule.lr_matrices, schedule.lr_rest), step, schedule.steps, schedule.warmup)
         log.append({"step": step} | row)
-        bar.set_postfix({key: f"{value:.3f}" for key, value in row.items()}, refresh=False)
+        shown.set_postfix({key: f"{value:.3f}" for key, value in row.items()}, refresh=False)
         late = time.monotonic() - saved_at > 60 * schedule.minutes_between_checkpoints
         if checkpoint is not None and (late or step + 1 == schedule.steps):
             _save(checkpoint, schedule, head, optimizers, log, generator)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import shutil
 import time
@@ -24,6 +23,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ..longrun import bar
 from ..models import native_bf16
 from ..models.adapter import quiet
 from .corpus import KINDS, corpus, texts
@@ -117,8 +117,6 @@ def train(out: Path, recipe: Recipe = Recipe(), progress: bool = True) -> list[d
     Returns a row a step: step, loss in nats a token, seconds since the first step. The checkpoint is deleted once the
     model is written. Raises ValueError when the checkpoint was made by another recipe.
     """
-    from tqdm.auto import tqdm
-
     out.mkdir(parents=True, exist_ok=True)
     tokenizer, model = make_tokenizer(recipe.vocabulary, recipe.seed), make_model(recipe)
     encoded = corpus(recipe.corpus_tokens, lambda text: tokenizer(text)["input_ids"], recipe.seed)
@@ -132,9 +130,8 @@ def train(out: Path, recipe: Recipe = Recipe(), progress: bool = True) -> list[d
         next(source)
     model.train()
     began = saved = time.monotonic()
-    silent = not progress or bool(os.environ.get("CI"))
-    bar = tqdm(range(start, recipe.steps), desc="nano", initial=start, total=recipe.steps, disable=silent or None)
-    for step in bar:
+    shown = bar(range(start, recipe.steps), "nano", progress, initial=start, total=recipe.steps)
+    for step in shown:
         ids = next(source)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=native_bf16()):
             logits = model(input_ids=ids[:, :-1], use_cache=False).logits
@@ -144,7 +141,7 @@ def train(out: Path, recipe: Recipe = Recipe(), progress: bool = True) -> list[d
         update(model, optimizers, rates, step, recipe.steps, recipe.warmup)
         now = time.monotonic()
         log.append({"step": step, "loss": round(float(loss.detach()), 4), "seconds": round(before + now - began, 1)})
-        bar.set_postfix({"loss": log[-1]["loss"]}, refresh=False)
+        shown.set_postfix({"loss": log[-1]["loss"]}, refresh=False)
         if now - saved > SECONDS_BETWEEN_CHECKPOINTS:
             _save(out / CHECKPOINT, recipe, model, optimizers, step + 1, log)
             saved = now

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ import torch
 from torch import Tensor
 
 from ..decode import generate
+from ..longrun import bar
 from ..models import Target
 from ..records import Sampling
 from .states import Recorder, read_states, write_states
@@ -99,8 +99,6 @@ def make_answers(
     layers: the hidden states to write down beside the answers (see ``states``), as the target makes them anyway.
     Raises ValueError when the folder holds answers of another target, other prompts, settings or layers.
     """
-    from tqdm.auto import tqdm
-
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     _claim(folder, target, prompts, settings, layers)
@@ -108,8 +106,7 @@ def make_answers(
     jobs = [(one, sample) for sample in range(settings.samples) for one in prompts]
     numbered = sorted(enumerate(jobs), key=lambda job: (job[1][1], len(job[1][0]["prompt"]), job[0]))
     batches = [numbered[i : i + settings.batch] for i in range(0, len(numbered), settings.batch)]
-    silent = not progress or bool(os.environ.get("CI"))
-    for index, batch in enumerate(tqdm(batches, desc="answers", unit="batch", disable=silent or None)):
+    for index, batch in enumerate(bar(batches, "answers", progress, unit="batch")):
         path = folder / f"shard-{index:05d}.npz"
         if path.exists():
             continue
