@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -73,7 +74,20 @@ def test_an_interrupted_run_goes_on_and_ends_the_same(toy, prompts, tmp_path, mo
     assert len(list((tmp_path / "halves").glob("shard-*.npz"))) == 1
     make_answers(toy, train, tmp_path / "halves", SETTINGS)
     assert as_tuples(tmp_path / "halves") == as_tuples(tmp_path / "whole")
-    assert len(calls) == 4  # the finished batch was not made again
+    assert len(calls) == 5  # four batches and the one that died: the finished one was not made again
+
+
+def test_more_samples_are_added_to_those_that_are_there_and_fewer_are_read(tmp_path):
+    target = toys.random_llama()
+    asked = [{"id": f"p{i}", "kind": "any", "prompt": list(range(1, i + 2))} for i in range(4)]
+    make_answers(target, asked, tmp_path, replace(SETTINGS, samples=1), layers=(-1,))
+    first = {path.name: path.read_bytes() for path in tmp_path.glob("shard-*")}
+    make_answers(target, asked, tmp_path, SETTINGS, layers=(-1,))
+    assert first.items() <= {path.name: path.read_bytes() for path in tmp_path.glob("shard-*")}.items()
+    make_answers(target, asked, tmp_path, replace(SETTINGS, samples=1), layers=(-1,))  # nothing left to do
+    one, two = read_texts(tmp_path, samples=1), read_texts(tmp_path)
+    assert [text.id for text in one] == [text.id for text in two if text.id.endswith("#0")]
+    assert (len(one), len(two)) == (4, 8)
 
 
 def test_a_folder_of_another_run_is_refused_and_left_alone(toy, prompts, tmp_path):

@@ -103,9 +103,13 @@ def make_answers(
     folder.mkdir(parents=True, exist_ok=True)
     _claim(folder, target, prompts, settings, layers)
     # Neighbours in length share a batch, so that little of a prefill is padding; the seed goes with the answer.
-    jobs = [(one, sample) for sample in range(settings.samples) for one in prompts]
-    numbered = sorted(enumerate(jobs), key=lambda job: (job[1][1], len(job[1][0]["prompt"]), job[0]))
-    batches = [numbered[i : i + settings.batch] for i in range(0, len(numbered), settings.batch)]
+    # No batch holds two samples: whoever asks for more of them adds shards to those that are there.
+    by_length = sorted(enumerate(prompts), key=lambda job: (len(job[1]["prompt"]), job[0]))
+    batches = [
+        [(sample * len(prompts) + number, (one, sample)) for number, one in by_length[i : i + settings.batch]]
+        for sample in range(settings.samples)
+        for i in range(0, len(by_length), settings.batch)
+    ]
     for index, batch in enumerate(bar(batches, "answers", progress, unit="batch")):
         path = folder / f"shard-{index:05d}.npz"
         if path.exists():
@@ -143,8 +147,11 @@ def read_answers(folder: Path) -> Iterator[Answer]:
             yield Answer(name, kind, prompt.tolist(), answer.tolist())
 
 
-def read_texts(folder: Path) -> list[Text]:
-    """Every answer with its hidden states. Raises ValueError when the folder holds none."""
+def read_texts(folder: Path, samples: int | None = None) -> list[Text]:
+    """Every answer with its hidden states. Raises ValueError when the folder holds none.
+
+    samples: only the first so many answers to each prompt; None: all that are there.
+    """
     found = []
     for path in sorted(Path(folder).glob("shard-*.npz")):
         answers = list(read_answers(path))
@@ -153,6 +160,7 @@ def read_texts(folder: Path) -> list[Text]:
         found += [
             Text(one.id, one.kind, ids, rows, len(one.prompt))
             for one, ids, rows in zip(answers, texts, states, strict=True)
+            if samples is None or int(one.id.rpartition("#")[2]) < samples
         ]
     if not found:
         raise ValueError(f"no answers in {folder}: make some first")
@@ -166,12 +174,13 @@ def _claim(folder: Path, target: Target, prompts: Sequence[dict], settings: Sett
         "target": target.name,
         "fingerprint": target.fingerprint(),
         "prompts": hashlib.sha256(text.encode()).hexdigest()[:16],
-        "settings": asdict(settings),
+        "settings": {name: value for name, value in asdict(settings).items() if name != "samples"},
         "layers": list(layers),
     }
     path = folder / MANIFEST
     if path.exists():
         theirs = json.loads(path.read_text())
+        theirs.get("settings", {}).pop("samples", None)  # more of them are added, fewer are read
         for key, value in mine.items():
             if theirs.get(key) != value:
                 raise ValueError(
