@@ -1,0 +1,110 @@
+"""Seconds from bytes and FLOPs: the roofline model of one forward call, of a round, and of a loaded server.
+
+Takes: sizes of models and machines, batch, k.  Returns: seconds, tokens a second.
+Must not know: real models, real machines; nothing is measured here.
+
+A call reads every weight once, whatever the number of rows, and computes two FLOPs a weight and row. It takes as long
+as the slower of the two (Williams et al., *Roofline*, CACM 2009). Left out: attention's own FLOPs, activations, the
+communication between devices, and that no kernel reaches either peak.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from .numbers import Alpha, number, plain, whole
+from .rounds import MAX_K, expected_tokens
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What computes. bandwidth: bytes a second.  peak: FLOP a second.  overhead: further seconds of each call."""
+
+    bandwidth: float
+    peak: float
+    overhead: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("bandwidth", "peak"):
+            if number(name, getattr(self, name)) == 0:
+                raise ValueError(f"{name}=0: use a number above 0")
+        number("overhead", self.overhead)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What is computed. parameters: how many.  bytes_each: 2 in 16 bits.  kv_bytes: keys and values of one token.
+
+    A mixture of experts reads more weights with more rows; this model has every weight read by every call.
+    """
+
+    parameters: float
+    bytes_each: float = 2.0
+    kv_bytes: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("parameters", "bytes_each", "kv_bytes"):
+            number(name, getattr(self, name))
+
+
+def memory_seconds(weights: Weights, machine: Machine, context: float = 0.0) -> float:
+    """Seconds to read the weights once, and the keys and values of ``context`` tokens (of all sequences together)."""
+    read = weights.parameters * weights.bytes_each + number("context", context) * weights.kv_bytes
+    return read / machine.bandwidth
+
+
+def compute_seconds(weights: Weights, machine: Machine, rows: float) -> float:
+    """Seconds of arithmetic for ``rows`` rows: a multiplication and an addition for each weight and row."""
+    return 2 * weights.parameters * number("rows", rows) / machine.peak
+
+
+def forward_seconds(weights: Weights, machine: Machine, rows: float, context: float = 0.0) -> float:
+    """One call on ``rows`` rows: the slower of reading and computing, plus the machine's overhead."""
+    slower = max(memory_seconds(weights, machine, context), compute_seconds(weights, machine, rows))
+    return slower + machine.overhead
+
+
+def critical_rows(weights: Weights, machine: Machine, context: float = 0.0) -> float:
+    """The rows at which computing takes as long as reading: below them further rows are free. inf without weights."""
+    once = compute_seconds(weights, machine, 1)
+    return memory_seconds(weights, machine, context) / once if once else math.inf
+
+
+def round_seconds(
+    target: Weights, drafter: Weights, machine: Machine, batch: int, k: int, context: float = 0.0
+) -> float:
+    """One round of ``batch`` sequences: k draft steps on batch rows, one call of the target on batch · (k + 1) rows.
+
+    context: committed tokens of one sequence, for the keys and values that are read.
+    """
+    batch, k = whole("batch", batch, 1), whole("k", k)
+    seen = batch * number("context", context)
+    step = forward_seconds(drafter, machine, batch, seen)
+    return k * step + forward_seconds(target, machine, batch * (k + 1), seen)
+
+
+def tokens_per_second(
+    alpha: Alpha, target: Weights, drafter: Weights, machine: Machine, batch: int, k: int, context: float = 0.0
+) -> float:
+    """Throughput of the whole batch: batch · expected_tokens(alpha, k) ÷ round_seconds. One sequence: ÷ batch."""
+    return batch * expected_tokens(alpha, k) / round_seconds(target, drafter, machine, batch, k, context)
+
+
+def best_k_under_load(
+    alpha: Alpha,
+    target: Weights,
+    drafter: Weights,
+    machine: Machine,
+    batch: int,
+    context: float = 0.0,
+    max_k: int = 16,
+) -> int:
+    """The draft length, 0 to ``max_k`` (at most 64), with the most tokens a second at this batch; the shorter at ties.
+
+    Arguments as in ``tokens_per_second``. A sequence ``alpha`` bounds the length by its own.
+    """
+    longest, rate = min(whole("max_k", max_k), MAX_K), plain(alpha)
+    longest = min(longest, len(rate)) if isinstance(rate, (list, tuple)) else longest
+    speeds = [tokens_per_second(alpha, target, drafter, machine, batch, k, context) for k in range(longest + 1)]
+    return speeds.index(max(speeds))
