@@ -12,6 +12,7 @@ from __future__ import annotations
 from .roofline import (
     Machine,
     Weights,
+    batch_table,
     best_k_under_load,
     compute_seconds,
     critical_rows,
@@ -40,6 +41,7 @@ __all__ = [
     "Machine",
     "Weights",
     "acceptance_for",
+    "batch_table",
     "best_k",
     "best_k_under_load",
     "break_even_acceptance",

@@ -10,6 +10,7 @@ communication between devices, and that no kernel reaches either peak.
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -108,3 +109,22 @@ def best_k_under_load(
     longest = min(longest, len(rate)) if isinstance(rate, (list, tuple)) else longest
     speeds = [tokens_per_second(alpha, target, drafter, machine, batch, k, context) for k in range(longest + 1)]
     return speeds.index(max(speeds))
+
+
+def batch_table(
+    alpha: Alpha,
+    target: Weights,
+    drafter: Weights,
+    machine: Machine,
+    limit: int,
+    context: float = 0.0,
+    max_k: int = 16,
+) -> list[tuple[int, int, int]]:
+    """Rows (from, to, k): ``best_k_under_load`` of the batch sizes 1 to ``limit``, equal neighbours in one row."""
+    sizes = range(1, whole("limit", limit, 1) + 1)
+    best = ((b, best_k_under_load(alpha, target, drafter, machine, b, context, max_k)) for b in sizes)
+    rows = []
+    for k, group in itertools.groupby(best, key=lambda pair: pair[1]):
+        batches = [batch for batch, _ in group]
+        rows.append((batches[0], batches[-1], k))
+    return rows
