@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "decode": ENGINE - {"decode"},
     "longrun": set(),
     "training": ENGINE - {"verify"} | {"longrun"},
-    "lab": ENGINE | {"longrun"},
+    "lab": ENGINE | {"longrun", "training"},  # experiments run on the prompts that training holds out
     "show": ENGINE | {"lab"},
     "checks": ENGINE | {"lab"},
     "doctor": {"models"},

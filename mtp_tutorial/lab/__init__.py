@@ -7,7 +7,20 @@ from __future__ import annotations
 
 import importlib
 
-_MODULES = ("controllers", "drafts", "exact", "losslessness", "probe", "repetition", "stats", "theory", "watch")
+_MODULES = (
+    "controllers",
+    "drafts",
+    "exact",
+    "experiment",
+    "instruments",
+    "losslessness",
+    "museum",
+    "probe",
+    "repetition",
+    "stats",
+    "theory",
+    "watch",
+)
 __all__ = list(_MODULES)
 
 

@@ -1,4 +1,4 @@
-"""What a drafter proposes for one text, outside of any run.
+"""What a drafter proposes for one text, outside of any run; and a drafter that only guesses.
 
 Takes: a target, a drafter, token ids.  Returns: a ``Draft``.
 Must not know: verify rules, the loop, kinds of drafters.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from ..drafters import Drafter
 from ..models import Target
@@ -43,3 +44,31 @@ def draft_after(
     drafter.commit(said, tuple(rows[:, -1:] for rows in hidden))
     coins = torch.tensor([numbers], dtype=torch.float64, **device)
     return drafter.propose(torch.tensor([k]), sampling or Sampling(), coins)
+
+
+class RandomDrafter:
+    """Guesses any token of the vocabulary, one as often as another: hardly ever accepted, and never to blame.
+
+    A guess of a lossless rule is judged by the target alone, so its law must not move when this drafter takes the
+    place of a good one. Whatever moves follows the drafter. The token is chosen by the drafting uniforms, which the
+    verify rule never sees; given the token there is nothing random left, hence no ``probs``.
+    """
+
+    needs_hidden: tuple[int, ...] = ()
+
+    def __init__(self, target: Target) -> None:
+        self.vocab_size, self.device = target.vocab_size, target.device
+
+    def start(self, target: Target, prompts: Sequence[Sequence[int]], hidden: tuple[Tensor, ...]) -> None:
+        pass
+
+    def propose(self, k: Tensor, sampling: Sampling, uniforms: Tensor) -> Draft:
+        tokens = (uniforms * self.vocab_size).long().clamp_max(self.vocab_size - 1)
+        beyond = torch.arange(tokens.shape[1], device=tokens.device) >= k.to(tokens.device)[:, None]
+        return Draft.trusted(tokens.masked_fill(beyond, -1).to(self.device))
+
+    def commit(self, verdict: Verdict, hidden: tuple[Tensor, ...]) -> None:
+        pass
+
+    def keep(self, rows: Sequence[int]) -> None:
+        pass

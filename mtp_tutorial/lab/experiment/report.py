@@ -1,0 +1,73 @@
+"""The summary as tables for people.
+
+Takes: a summary.  Returns: Markdown.
+Must not know: how it was computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+HEAD = ("arm", "seq-rep-4", "tail loops", "repeated sentences", "distinct-2", "longest repeat", "length", "by position")
+
+
+def markdown(found: Mapping) -> str:
+    """Each arm's measures with intervals, its differences and verdict, and what another drafter moves."""
+    level, settings = f"{found['settings']['level']:.0%}", found["settings"]
+    prompts = max(arm["prompts"] for arm in found["arms"])
+    loop = settings["loop"]
+    lines = [
+        f"{found['target']}: {len(found['arms'])} arms, {prompts} prompts, {found['max_new_tokens']} tokens a text. "
+        f"In brackets: {level} intervals over prompts (tail loops: exact). A tail loop: the last {loop['repeats']} × P "
+        f"tokens have a period P of {loop['min_period']} to {loop['max_period']}. Length: tokens a round.",
+        "",
+        *_table(HEAD, [_measures(arm) for arm in found["arms"]]),
+        "",
+        "Against plain decoding at the same temperature, pair by pair (prompt and seed); p-values by Holm over all:",
+        "",
+        *_table(
+            ("arm", "seq-rep-4", "p", "tail loops", "p", "repeated sentences", "p"),
+            [[arm["arm"], *_cells(arm["differences"])] for arm in found["arms"] if arm["differences"]],
+        ),
+        "",
+        *(f"- **{arm['arm']}**: {arm['verdict']}." for arm in found["arms"] if arm["differences"]),
+    ]
+    if found["swaps"]:
+        lines += ["", "A random drafter in place of the other one, everything else equal:", ""]
+        lines += [f"- **{one['arm']}** against **{one['other']}**: {one['verdict']}." for one in found["swaps"]]
+    return "\n".join(lines)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return ["| " + " | ".join(head) + " |", "|" + "---|" * len(head), *("| " + " | ".join(row) + " |" for row in rows)]
+
+
+def _measures(arm: Mapping) -> list[str]:
+    m = arm["measures"]
+    positions = [_number(one, "{:.2f}", short=True) for one in arm["acceptance_by_position"]]
+    return [
+        arm["arm"],
+        _number(m["seq_rep_4"], "{:.3f}"),
+        _number(m["tail_loop"], "{:.1%}"),
+        _number(m["sentence_repeats"], "{:.1%}"),
+        _number(m["distinct_2"], "{:.3f}"),
+        _number(m["longest_repeat"], "{:.1f}"),
+        _number(arm["mean_acceptance_length"], "{:.2f}"),
+        ", ".join(positions) or "-",
+    ]
+
+
+def _number(cell: Mapping | None, form: str, short: bool = False) -> str:
+    if cell is None:
+        return "-"
+    mean, low, high = (form.format(cell[part]) for part in ("mean", "low", "high"))
+    return mean if short else f"{mean} ({low} to {high})"
+
+
+def _cells(differences: Mapping) -> list[str]:
+    forms = {"seq_rep_4": "{:+.3f}", "tail_loop": "{:+.1%}", "sentence_repeats": "{:+.1%}"}
+    found = []
+    for name, form in forms.items():
+        cell = differences[name]
+        found += [_number(cell, form), f"{cell['p_adjusted']:.2g}"]
+    return found
