@@ -17,6 +17,7 @@ _MODULES = (
     "museum",
     "probe",
     "repetition",
+    "server_sim",
     "stats",
     "theory",
     "watch",

@@ -178,7 +178,8 @@ class ByThroughput:
         return [self.k] * batch
 
     def observe(self, rounds: Sequence[Round]) -> None:
-        if not rounds or rounds[0].is_prefill:
+        rounds = [one for one in rounds if not one.is_prefill]  # some servers read prompts in the same call
+        if not rounds:
             return
         key = (len(rounds).bit_length(), self.k)
         self.seconds.setdefault(key, deque(maxlen=self.window)).append(rounds[0].seconds)  # shared by the batch

@@ -27,6 +27,13 @@ def number(name: str, value: object, low: float = 0.0, high: float = math.inf, w
     return float(value)
 
 
+def positive(name: str, value: object, what: str = "a number above 0") -> float:
+    """A finite number above 0."""
+    if number(name, value, what=what) == 0:
+        raise ValueError(f"{name}=0: use {what}")
+    return float(plain(value))
+
+
 def whole(name: str, value: object, low: int = 0) -> int:
     """A whole number, ``low`` or more."""
     value = plain(value)

@@ -14,7 +14,7 @@ import itertools
 import math
 from dataclasses import dataclass
 
-from .numbers import Alpha, number, plain, whole
+from .numbers import Alpha, number, plain, positive, whole
 from .rounds import MAX_K, expected_tokens
 
 
@@ -27,9 +27,8 @@ class Machine:
     overhead: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("bandwidth", "peak"):
-            if number(name, getattr(self, name)) == 0:
-                raise ValueError(f"{name}=0: use a number above 0")
+        positive("bandwidth", self.bandwidth)
+        positive("peak", self.peak)
         number("overhead", self.overhead)
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 
-from .numbers import Alpha, number, plain, rates, whole
+from .numbers import Alpha, number, plain, positive, rates, whole
 
 #: The engine's own limit: ``decode.MAX_DRAFT``.
 MAX_K = 64
@@ -62,9 +62,7 @@ def break_even_tokens(k: int, draft_cost: float, verify_cost: float = 1.0) -> fl
     draft_cost: one draft step, in target calls.
     verify_cost: the target's call on k + 1 rows, in calls on one row; 1 where memory sets the pace.
     """
-    verify = number("verify_cost", verify_cost)
-    if verify == 0:
-        raise ValueError("verify_cost=0: a round has one call of the target, so use a number above 0")
+    verify = positive("verify_cost", verify_cost, "a number above 0, as a round has one call of the target")
     return verify + whole("k", k) * number("draft_cost", draft_cost)
 
 
