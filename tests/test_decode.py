@@ -483,7 +483,7 @@ def test_a_drafter_whose_probabilities_are_nan_is_reported():
 
 def test_hooks_may_change_when_a_text_ends():
     class Never(mt.Hooks):
-        def ends(self, token, eos_ids):
+        def ends(self, token, eos_ids, accepted):
             return False
 
     target = cycle(4, eos="c")

@@ -68,6 +68,7 @@ class Engine(Request):
         last = torch.tensor([[s.tokens[-1]] for s in self.live], device=self.target.device)
         ids = torch.cat([last, draft.tokens.clamp_min(0)], 1)
         clock.lap("elsewhere")
+        ids = self.hooks.reads([s.index for s in self.live], ids)
         logits, hidden = self.target.forward(ids, [k + 1 for k in drafted], self.cache, layers=self.layers)
         clock.lap("verifying")
         plain = self.drafter is None
@@ -175,7 +176,8 @@ class Engine(Request):
     def _record(self, before: list[int], written: list[int], verdict: Verdict, facts: dict) -> list[Round]:
         """Emit the tokens, end texts, roll the cache back, and write down what happened."""
         emitted = [
-            self._emit(s, [t for t in row if t >= 0]) for s, row in zip(self.live, verdict.tokens.tolist(), strict=True)
+            self._emit(s, [t for t in row if t >= 0], n)
+            for s, row, n in zip(self.live, verdict.tokens.tolist(), verdict.num_accepted.tolist(), strict=True)
         ]
         rounds, after = [], []
         for row, (sequence, count) in enumerate(zip(self.live, emitted, strict=True)):
@@ -205,11 +207,11 @@ class Engine(Request):
         self.cache.roll_back(after)
         return rounds
 
-    def _emit(self, sequence: TextInMaking, tokens: list[int]) -> int:
-        """Append tokens until the text ends; return how many were."""
+    def _emit(self, sequence: TextInMaking, tokens: list[int], num_accepted: int) -> int:
+        """Append tokens until the text ends; return how many were. The first ``num_accepted`` are draft tokens."""
         for count, token in enumerate(tokens, 1):
             sequence.tokens.append(token)
-            if self.hooks.ends(token, self.eos_ids):
+            if self.hooks.ends(token, self.eos_ids, accepted=count <= num_accepted):
                 sequence.finish_reason = "eos"
             elif self.stop and (text := self._cut(sequence)) is not None:
                 sequence.text, sequence.finish_reason = text, "stop"

@@ -21,6 +21,10 @@ class Hooks:
     #: Raise ValueError when a used row of the target holds NaN.
     check_nan = True
 
+    def reads(self, sequences: Sequence[int], ids: Tensor) -> Tensor:
+        """(B, k_max+1) ids on their way to the target: the last token of each live sequence, then its draft."""
+        return ids
+
     def probabilities(
         self, logits: Tensor, sampling: Sampling, history: Tensor | None, prompt_lengths: Tensor | None, draft: Tensor
     ) -> Tensor:
@@ -40,8 +44,8 @@ class Hooks:
         """The target's hidden states on their way to the drafter."""
         return hidden
 
-    def ends(self, token: int, eos_ids: frozenset[int]) -> bool:
-        """Whether the text ends with this token."""
+    def ends(self, token: int, eos_ids: frozenset[int], accepted: bool) -> bool:
+        """Whether the text ends with this token. accepted: it is a draft token, not the one that ends its round."""
         return token in eos_ids
 
     def observe(

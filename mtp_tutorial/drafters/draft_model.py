@@ -65,7 +65,7 @@ class DraftModelDrafter:
         longest = max(wanted, default=0)
         if longest == 0:
             return Draft.of_lists([[]] * len(wanted), self.model.device)
-        choice = Choice(self.temperature, sampling, self.texts, self.prompt_lengths)
+        choice = self.choice(sampling)
         # What the cache lacks: the last token, and after an all-accepted round the last draft token before it.
         logits = self._read([text[length:] for text, length in zip(self.texts, self.cache.lengths, strict=True)])
         for step in range(longest):
@@ -74,6 +74,10 @@ class DraftModelDrafter:
                 counts = [int(step + 1 < want) for want in wanted]
                 logits = self.model.forward(token[:, None], counts, self.cache, last_only=True)[0]
         return choice.draft(k)
+
+    def choice(self, sampling: Sampling) -> Choice:
+        """The tokens of one proposal, empty to begin with."""
+        return Choice(self.temperature, sampling, self.texts, self.prompt_lengths)
 
     def commit(self, verdict: Verdict, hidden: tuple[Tensor, ...]) -> None:
         accepted = verdict.num_accepted.tolist()

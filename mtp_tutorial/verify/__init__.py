@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 
 from ..records import Draft, Verdict
-from .parts import at_draft, conclude, draw_at, leading, residual, row_at, without_draft
+from .parts import at_draft, conclude, draw_at, leading, ratio, residual, row_at, without_draft
 from .rules import block, block_quantities, greedy, rejection, relaxed, sample_and_match, target_only, typical
 from .table import RULES, Rule, cdf_points, full_row, get_rule, points
 
 __all__ = [
     "RULES", "Rule", "at_draft", "block", "block_quantities", "cdf_points", "check_rows", "conclude", "draw_at",
-    "full_row", "get_rule", "greedy", "leading", "points", "rejection", "relaxed", "residual", "row_at",
+    "full_row", "get_rule", "greedy", "leading", "points", "ratio", "rejection", "relaxed", "residual", "row_at",
     "sample_and_match", "target_only", "typical", "verify", "without_draft",
 ]  # fmt: skip
 

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from ..records import Draft, Verdict
-from ..verify import Rule, check_rows, get_rule, verify
+from ...records import Draft, Verdict
+from ...verify import Rule, check_rows, get_rule, verify
 
 Law = dict[tuple[int, ...], float]
 Rows = Tensor | Callable[[tuple[int, ...]], Tensor]
