@@ -297,6 +297,55 @@ def train(
 
 
 @app.command()
+def experiment(
+    target: Annotated[str, typer.Option(help="nano, smollm2, a Hugging Face id or a folder.")] = "nano",
+    drafter: Annotated[str, typer.Option(help="The drafter of the arms: mtp, medusa, draft, ngram …")] = "mtp",
+    arms: Annotated[
+        str | None, typer.Option(help="Names with commas between them; by default all of the case.")
+    ] = None,
+    prompts: Annotated[int, typer.Option(help="How many prompts, of every kind in turn.")] = 200,
+    seeds: Annotated[int, typer.Option(help="Texts a prompt; at temperature 0 it is always one.")] = 1,
+    tokens: Annotated[int, typer.Option(help="Tokens a text; every text gets as many.")] = 256,
+    temperature: Annotated[float, typer.Option("--temperature", "-t", help="Of the arms that draw tokens.")] = 0.6,
+    num_speculative_tokens: Annotated[
+        int, typer.Option("--num-speculative-tokens", "-k", help="Draft tokens a round.")
+    ] = 2,
+    batch: Annotated[int, typer.Option(help="Texts decoded at a time.")] = 50,
+    out: Annotated[
+        Path | None, typer.Option(help="The file for the rows, .jsonl; by default repetition-TARGET.jsonl here.")
+    ] = None,
+    show: Annotated[Path | None, typer.Option(help="Run nothing: sum up this file, .jsonl or .jsonl.gz.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 …")] = None,
+    dtype: Annotated[str | None, typer.Option(help="float32, bfloat16, float16 or float64.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Does speculation make a model repeat itself? Right and broken rules against plain decoding, with a verdict.
+
+    Run it again after an interruption: it goes on with what the file lacks.
+    """
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    import mtp_tutorial as mt
+
+    from .lab import experiment as lab
+
+    if show is None:
+        wanted = lab.repetition_case(drafter, temperature, num_speculative_tokens)
+        if arms is not None:
+            wanted = lab.chosen(wanted, [name.strip() for name in arms.split(",") if name.strip()])
+        asked = lab.prompts_for(target, prompts)
+        show = out or Path(f"repetition-{target.replace('/', '--')}.jsonl")
+        model = mt.load(target, device=device, dtype=dtype)
+        lab.run(model, wanted, asked, show, range(seeds), tokens, batch)
+    found = lab.summary(*lab.read(show))
+    if as_json:
+        _print_json(found)
+        return
+    Console().print(Markdown(lab.markdown(found)))
+
+
+@app.command()
 def doctor(as_json: Json = False) -> None:
     """Report Python, packages, device, memory and cached models, and what to do about each problem."""
     from rich.console import Console

@@ -115,6 +115,22 @@ def test_exact_intervals_hold_the_truth_often_enough():
         assert scipy_stats.binom.pmf(range(n + 1), n, p) @ holds >= 0.95
 
 
+def test_paired_shares_hold_their_difference_and_have_a_width_where_no_pair_differs():
+    baseline, arm = [1] * 36 + [1] * 12 + [0] * 2, [1] * 36 + [0] * 12 + [1] * 2
+    low, high = stats.paired_share_interval(arm, baseline)
+    assert (low, high) == pytest.approx((0.0569, 0.3404), abs=5e-5)  # the paper's own example
+    assert low < 0.2 < high and (-high, -low) == pytest.approx(stats.paired_share_interval(baseline, arm))
+    low, high = stats.paired_share_interval([0] * 200, [0] * 200)
+    assert high == -low == pytest.approx(stats.wilson_interval(0, 200).high)
+    source, held = np.random.default_rng(8), 0
+    for _ in range(400):
+        a = source.random(100) < 0.1
+        b = np.where(source.random(100) < 0.5, a, source.random(100) < 0.2)
+        low, high = stats.paired_share_interval(a, b)
+        held += low <= 0.05 <= high
+    assert 0.92 < held / 400
+
+
 def test_bootstrap_intervals_hold_the_mean_about_as_often_as_they_say():
     source = np.random.default_rng(2)
     found = [stats.bootstrap_interval(source.exponential(1, 60), resamples=499, seed=i) for i in range(200)]

@@ -10,13 +10,14 @@ Must not know: how a rule, a drafter or a bug works.
 repeat itself, and if it does, which fault would do so?
 """
 
-from .arms import Arm, repetition_case
+from .arms import Arm, chosen, repetition_case
 from .files import read
 from .prompts import prompts_for
 from .report import markdown
-from .run import run, seed_of
-from .summary import LOOP, MEASURES, summary
+from .runs import run, seed_of
+from .summaries import LOOP, MEASURES, summary
 
 __all__ = [
-    "LOOP", "MEASURES", "Arm", "markdown", "prompts_for", "read", "repetition_case", "run", "seed_of", "summary",
+    "LOOP", "MEASURES", "Arm", "chosen", "markdown", "prompts_for", "read", "repetition_case", "run", "seed_of",
+    "summary",
 ]  # fmt: skip

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from .verdict import WORDS, amount
+
 HEAD = ("arm", "seq-rep-4", "tail loops", "repeated sentences", "distinct-2", "longest repeat", "length", "by position")
 
 
@@ -26,7 +28,7 @@ def markdown(found: Mapping) -> str:
         "Against plain decoding at the same temperature, pair by pair (prompt and seed); p-values by Holm over all:",
         "",
         *_table(
-            ("arm", "seq-rep-4", "p", "tail loops", "p", "repeated sentences", "p"),
+            ("arm", *(part for called, unit in WORDS.values() for part in (f"{called}{unit and ', ' + unit}", "p"))),
             [[arm["arm"], *_cells(arm["differences"])] for arm in found["arms"] if arm["differences"]],
         ),
         "",
@@ -65,9 +67,8 @@ def _number(cell: Mapping | None, form: str, short: bool = False) -> str:
 
 
 def _cells(differences: Mapping) -> list[str]:
-    forms = {"seq_rep_4": "{:+.3f}", "tail_loop": "{:+.1%}", "sentence_repeats": "{:+.1%}"}
     found = []
-    for name, form in forms.items():
-        cell = differences[name]
-        found += [_number(cell, form), f"{cell['p_adjusted']:.2g}"]
+    for name, cell in differences.items():
+        mean, low, high = (amount(name, cell[part]) for part in ("mean", "low", "high"))
+        found += [f"{mean} ({low} to {high})", f"{cell['p_adjusted']:.2g}"]
     return found

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: measure → how it is called, and how its numbers are written.
+#: measure → how it is called, and what a difference is counted in: shares of texts and of sentences in points.
 WORDS = {
-    "seq_rep_4": ("seq-rep-4", "{:+.3f}"),
-    "tail_loop": ("tail loops", "{:+.1%}"),
-    "sentence_repeats": ("repeated sentences", "{:+.1%}"),
+    "seq_rep_4": ("seq-rep-4", ""),
+    "tail_loop": ("tail loops", "points"),
+    "sentence_repeats": ("repeated sentences", "points"),
 }
+
+
+def amount(measure: str, value: float) -> str:
+    """A difference with its sign: +0.123, or +12.3 where it is in points (hundredths)."""
+    return f"{100 * value:+.1f}" if WORDS[measure][1] else f"{value:+.3f}"
 
 
 def verdict(differences: Mapping | None, same: Mapping | None, alpha: float, power: float) -> str:
@@ -24,6 +29,8 @@ def verdict(differences: Mapping | None, same: Mapping | None, alpha: float, pow
     """
     if differences is None:
         return "nothing to compare with"
+    if same is not None and not same["different"]:
+        return f"the same text on all {same['prompts']} prompts"
     before = "" if same is None else _of_texts(same) + "; "
     found = {name: cell for name, cell in differences.items() if cell["p_adjusted"] <= alpha}
     if not found:
@@ -37,25 +44,23 @@ def verdict(differences: Mapping | None, same: Mapping | None, alpha: float, pow
 
 
 def _of_texts(same: Mapping) -> str:
-    if not same["different"]:
-        return f"the same text on all {same['prompts']} prompts"
     equal, part = same["prompts"] - same["different"], same["first_difference"]
     return f"the same text on {equal} of {same['prompts']} prompts, the others part at token {part} or later"
 
 
 def _with_interval(name: str, cell: Mapping) -> str:
-    called, form = WORDS[name]
-    mean, low, high = (form.format(cell[part]) for part in ("mean", "low", "high"))
-    return f"{called} {mean} ({low} to {high})"
+    called, unit = WORDS[name]
+    mean, low, high = (amount(name, cell[part]) for part in ("mean", "low", "high"))
+    return f"{called} {mean}{unit and ' ' + unit} ({low} to {high})"
 
 
 def _what_would_have_been(differences: Mapping, power: float) -> str:
     """The power statement. A measure whose pairs are all equal has no spread to compute it from."""
-    seen = [
-        "{} in {}".format(WORDS[name][1].format(cell["detectable"]).lstrip("+"), WORDS[name][0])
-        for name, cell in differences.items()
-        if cell["detectable"]
-    ]
+    seen = []
+    for name, cell in differences.items():
+        called, unit = WORDS[name]
+        if cell["detectable"]:
+            seen.append(f"{amount(name, cell['detectable']).lstrip('+')}{unit and ' ' + unit} in {called}")
     equal = [WORDS[name][0] for name, cell in differences.items() if cell["detectable"] == 0]
     said = []
     if seen:

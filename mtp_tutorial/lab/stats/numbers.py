@@ -57,3 +57,13 @@ def grouped(clusters: Sequence | None, *columns: np.ndarray) -> list[np.ndarray]
     places = {label: place for place, label in enumerate(dict.fromkeys(labels))}
     index = [places[label] for label in labels]
     return [np.bincount(index, weights=column, minlength=len(places)) for column in columns]
+
+
+def yes_no_pairs(baseline: object, arm: object) -> tuple[np.ndarray, np.ndarray]:
+    """Two (n,) arrays of 0 and 1. Raises ValueError for different lengths, empty lists, anything but yes and no."""
+    a, b = numbers("baseline", baseline), numbers("arm", arm)
+    if len(a) != len(b):
+        raise ValueError(f"{len(a)} and {len(b)} answers: pairs need as many of one as of the other")
+    if not (np.isin(a, (0, 1)).all() and np.isin(b, (0, 1)).all()):
+        raise ValueError("baseline and arm hold yes and no: True and False, or 1 and 0")
+    return a, b

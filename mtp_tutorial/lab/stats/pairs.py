@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .numbers import grouped, numbers, whole
+from .numbers import grouped, numbers, whole, yes_no_pairs
 
 
 def sign_flip(
@@ -59,11 +59,7 @@ def mcnemar(baseline: Sequence[bool], arm: Sequence[bool]) -> float:
     """
     from scipy.stats import binomtest
 
-    a, b = numbers("baseline", baseline), numbers("arm", arm)
-    if len(a) != len(b):
-        raise ValueError(f"{len(a)} and {len(b)} answers: pairs need as many of one as of the other")
-    if not (np.isin(a, (0, 1)).all() and np.isin(b, (0, 1)).all()):
-        raise ValueError("baseline and arm hold yes and no: True and False, or 1 and 0")
+    a, b = yes_no_pairs(baseline, arm)
     up, down = int((b > a).sum()), int((a > b).sum())
     return float(binomtest(up, up + down).pvalue) if up + down else 1.0
 

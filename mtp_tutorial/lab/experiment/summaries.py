@@ -150,7 +150,7 @@ def _mean(one: Measured, measure: str) -> dict:
     return {"mean": float(values.mean()), "low": interval.low, "high": interval.high, "interval": kind}
 
 
-def _bootstrap(values: Sequence[float], clusters: Sequence[str], weights: Sequence[float] | None = None):
+def _bootstrap(values: Sequence[float], clusters: Sequence[str] | None = None, weights: Sequence[float] | None = None):
     return stats.bootstrap_interval(values, clusters, weights, LEVEL, RESAMPLES)
 
 
@@ -185,8 +185,8 @@ def _differences(one: Measured, base: Measured) -> dict | None:
     for measure in TESTED:
         a, b = one.values[measure][mine], base.values[measure][theirs]
         each = [float((a - b)[[p == prompt for p in prompts]].mean()) for prompt in dict.fromkeys(prompts)]
-        interval = _bootstrap(each, list(dict.fromkeys(prompts)))
         yes_no = measure == "tail_loop" and len(each) == len(keys)
+        interval = stats.paired_share_interval(b, a, LEVEL) if yes_no else _bootstrap(each)
         found[measure] = {
             "mean": float(np.mean(each)),
             "low": interval.low,
