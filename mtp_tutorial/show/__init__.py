@@ -55,6 +55,12 @@ _WHERE = {
     "draw_overlap": "plots_decoding",
     "draw_lengths": "plots_decoding",
     "draw_seconds": "plots_decoding",
+    "draw_speed_up": "plots_speed",
+    "draw_calls": "plots_speed",
+    "draw_loads": "plots_speed",
+    "draw_server": "plots_speed",
+    "draw_kinds": "plots_control",
+    "draw_trace": "plots_control",
     "segment_panel": "panels",
     "filter_panel": "panels",
     "sampler_panel": "panels",
@@ -65,6 +71,8 @@ _WHERE = {
     "law_panel": "panels",
     "steps_panel": "panels",
     "decoding_panel": "panels",
+    "speed_panel": "panels",
+    "load_panel": "panels",
 }
 
 __all__ = sorted(_WHERE)

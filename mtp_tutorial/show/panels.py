@@ -16,6 +16,7 @@ from .plots_heads import draw_steps
 from .plots_laws import draw_laws
 from .plots_rounds import draw_round
 from .plots_sampling import draw_filters, draw_samplers, draw_segment
+from .plots_speed import draw_loads, draw_speed_up
 from .plots_verify import draw_accept
 
 if TYPE_CHECKING:
@@ -149,3 +150,35 @@ def decoding_panel(
         "step": slider("round (0: prefill)", 0, max(len(g.rounds) for g in runs.values()) - 1, int(step)),
     }
     return Panel(draw_decoding, controls, "one head, two rules, round by round")
+
+
+def speed_panel(draft_cost: float = 0.1, verify_cost: float = 1.0, article_k: int = 4) -> Panel:
+    """Speed-up over acceptance and k: controls ``draft_cost`` and ``verify_cost`` (target calls), ``article_k``."""
+    controls = {
+        "draft_cost": slider("a draft step costs", 0.0, 1.0, float(draft_cost), 0.05),
+        "verify_cost": slider("the verify call costs", 1.0, 4.0, float(verify_cost), 0.25),
+        "article_k": slider("k of the three marks", 1, 12, int(article_k)),
+    }
+    return Panel(draw_speed_up, controls, "speed-up over acceptance and k")
+
+
+def load_panel(draft_share: float = 0.1, context: int = 0, fixed_k: int = 4) -> Panel:
+    """The best k over the batch, for the article's model and GPU with the KV cache of Llama-3-70B.
+
+    Controls: ``draft_share`` (the drafter's size ÷ the target's), ``context`` (tokens of each sequence in the cache),
+    ``fixed_k``.
+    """
+    from ..lab.server_sim import TARGET
+    from ..lab.theory import Weights
+
+    def draw_load(fig: Any, draft_share: float, context: int, fixed_k: int) -> list[dict]:
+        drafter = Weights(draft_share * TARGET.parameters, TARGET.bytes_each)
+        return draw_loads(fig, fixed_k=fixed_k, target=TARGET, drafter=drafter, context=context)
+
+    draw_load.height = draw_loads.height
+    controls = {
+        "draft_share": slider("drafter ÷ target", 0.0, 0.5, float(draft_share), 0.02),
+        "context": slider("tokens in the KV cache", 0, 8000, int(context), 500),
+        "fixed_k": slider("k of the pale curves", 1, 12, int(fixed_k)),
+    }
+    return Panel(draw_load, controls, "best k over the batch")
