@@ -294,6 +294,17 @@ def test_greedy_arms_are_compared_text_by_text(whole):
     assert arm["verdict"].startswith("the same text on 39 of 40 prompts, the others part at token 31 or later; no diff")
 
 
+def test_a_verifier_that_ignores_the_temperature_says_what_greedy_decoding_says(toy, tmp_path):
+    arms = [ARMS[0], ex.Arm("greedy", "ngram", rule="greedy"), ARMS[1], ARMS[-2]]
+    ex.run(toy, arms, PROMPTS[:20], tmp_path / "rows.jsonl", max_new_tokens=32)
+    found = ex.summary(*ex.read(tmp_path / "rows.jsonl"))
+    zero = {name: arm_of(found, name)["as_at_zero"] for name in ("greedy", "rejection", "off")}
+    assert zero["greedy"]["equal"] == zero["greedy"]["begin_alike"] > 5
+    assert zero["rejection"]["begin_alike"] > 5 and zero["rejection"]["equal"] == zero["off"]["equal"] == 0
+    assert arm_of(found, "off-T0")["as_at_zero"] is None
+    assert "begin as at temperature 0 are wholly so" in ex.markdown(found)
+
+
 def test_numbers_are_those_of_the_rows(whole):
     header, rows = ex.read(whole[0])
     found = ex.summary(header, rows)

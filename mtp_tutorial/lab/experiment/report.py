@@ -32,7 +32,7 @@ def markdown(found: Mapping) -> str:
             [[arm["arm"], *_cells(arm["differences"])] for arm in found["arms"] if arm["differences"]],
         ),
         "",
-        *(f"- **{arm['arm']}**: {arm['verdict']}." for arm in found["arms"] if arm["differences"]),
+        *(f"- **{arm['arm']}**: {arm['verdict']}{_zero(arm)}." for arm in found["arms"] if arm["differences"]),
     ]
     if found["swaps"]:
         lines += ["", "A random drafter in place of the other one, everything else equal:", ""]
@@ -72,3 +72,11 @@ def _cells(differences: Mapping) -> list[str]:
         mean, low, high = (amount(name, cell[part]) for part in ("mean", "low", "high"))
         found += [f"{mean} ({low} to {high})", f"{cell['p_adjusted']:.2g}"]
     return found
+
+
+def _zero(arm: Mapping) -> str:
+    """Said of an arm that hardly draws at all: half of its texts or more are those of temperature 0."""
+    found = arm["as_at_zero"]
+    if not found or 2 * found["equal"] < max(found["begin_alike"], 1):
+        return ""
+    return f"; {found['equal']} of the {found['begin_alike']} texts that begin as at temperature 0 are wholly so"

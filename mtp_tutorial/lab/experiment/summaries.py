@@ -82,6 +82,7 @@ def summary(header: Mapping, rows: Sequence[dict]) -> dict:
                 "against": base,
                 "differences": differences,
                 "same_texts": same,
+                "as_at_zero": _as_at_zero(one, arms),
                 "verdict": "the baseline" if one.arm.is_plain else verdict(differences, same, ALPHA, POWER),
             }
         )
@@ -217,6 +218,21 @@ def _detectable(cell: Mapping, alpha: float) -> float | None:
     if cell["test"].startswith("McNemar"):  # a spread of 0 says little about yes and no: some pairs have to turn
         seen = max(seen, stats.detectable_share(cell["pairs"], alpha, POWER))
     return seen if math.isfinite(seen) else None
+
+
+def _as_at_zero(one: Measured, arms: Sequence[Measured]) -> dict | None:
+    """Of the texts of an arm with a temperature, those that begin as plain decoding at 0 does; and how many go on so.
+
+    The first token comes from the prefill, which no rule touches. A verifier that ignores the temperature says from
+    there on what greedy decoding says. None without an arm of plain decoding at 0.
+    """
+    zero = [a for a in arms if a.arm.is_plain and a.arm.temperature == 0]
+    if not zero or one.arm.temperature == 0:
+        return None
+    greedy = {row["prompt"]: row["ids"] for row in zero[0].rows}
+    pairs = [(row["ids"], greedy[row["prompt"]]) for row in one.rows if row["prompt"] in greedy]
+    begun = [(a, b) for a, b in pairs if a[0] == b[0]]
+    return {"begin_alike": len(begun), "equal": sum(a == b for a, b in begun)}
 
 
 def _same_texts(one: Measured, base: Measured) -> dict:
