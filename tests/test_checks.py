@@ -13,7 +13,7 @@ from mtp_tutorial.checks.quiz import QUESTIONS
 from mtp_tutorial.records import Sampling
 from mtp_tutorial.sampling import probabilities
 
-ROOMS = ["sampling", "start", "drafting", "lossless", "laws", "heads", "decoding"]
+ROOMS = ["sampling", "start", "drafting", "lossless", "laws", "heads", "decoding", "speed"]
 EXERCISES = [
     value
     for room in ROOMS
@@ -164,6 +164,10 @@ def python_greedy(draft_tokens, target_argmax):
         (checks.check_follows_the_coin,
          lambda rs: np.all([(c < p) == (i < r.num_accepted) for r in rs
                             for i, (p, c) in list(enumerate(zip(r.target_probs, r.coins)))[: r.num_accepted + 1]])),
+        (checks.check_expected_tokens, lambda rates: 1 + np.cumprod(rates).sum()),
+        (checks.check_conditional_rates, lambda n, accepted: np.array(accepted) / np.maximum([n, *accepted[:-1]], 1)),
+        (checks.check_best_length,
+         lambda rates, seconds: np.argmax(np.cumsum(np.cumprod([1, *rates])) / np.array(seconds))),
         (checks.check_mean_acceptance_length, lambda rs: np.mean([len(r.tokens) for r in rs[1:]])),
     ],
 )  # fmt: skip

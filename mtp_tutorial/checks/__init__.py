@@ -12,6 +12,7 @@ from .laws import check_full_p_law, check_one_hot_law
 from .lossless import check_accept_probability, check_acceptance, check_rejection_sample, check_residual
 from .quiz import QUESTIONS
 from .sampling import check_exponential_race, check_pick, check_softmax_with_temperature, check_top_p_mask
+from .speed import check_best_length, check_conditional_rates, check_expected_tokens
 from .start import check_acceptance_rate, check_answer, check_mean_acceptance_length
 
 __all__ = [
@@ -23,7 +24,10 @@ __all__ = [
     "check_acceptance",
     "check_acceptance_rate",
     "check_answer",
+    "check_best_length",
+    "check_conditional_rates",
     "check_expected_acceptance",
+    "check_expected_tokens",
     "check_exponential_race",
     "check_follows_the_coin",
     "check_full_p_law",

@@ -121,6 +121,54 @@ QUESTIONS: dict[str, Question] = {
         {0.5: "That is the right law. Here d has a second chance after its rejection."},
         0.001,
     ),
+    "05-article": Question(
+        "A target call takes 100 ms, a draft step 10 ms, k = 4, and a round brings 2 tokens on average: how many "
+        "milliseconds a token?",
+        70,
+        "(4 · 10 + 100) ÷ 2, which is 1.43 times as fast as 100.",
+        {
+            35: "A round brings 2 tokens, not 4.",
+            28: "That is with all four accepted and a bonus: 140 ÷ 5.",
+            140: "That is the round. It brings 2 tokens.",
+            50: "Drafting takes time, too: 40 ms a round.",
+        },
+        0.51,
+    ),
+    "05-break-even": Question(
+        "The same costs: how many tokens must a round bring, so that drafting is no slower than plain decoding?",
+        1.4,
+        "A round costs 140 ms, as much as 1.4 plain calls.",
+        {
+            1: "With 1 token a round of 140 ms is slower than a plain call of 100 ms.",
+            2: "With 2 it is already 1.43 times as fast.",
+            5: "That is the most a round can bring.",
+        },
+        0.001,
+    ),
+    "05-rate": Question(
+        "k = 4, and each draft token that is judged is accepted with probability 0.5. What does an engine report as "
+        "accepted ÷ drafted (two decimals)?",
+        0.23,
+        "A round accepts 0.5 + 0.25 + 0.125 + 0.0625 = 0.94 of 4 draft tokens.",
+        {
+            0.5: "Draft tokens behind a rejection are counted as drafted, although nobody judged them.",
+            0.48: "That is tokens a round ÷ 4. The target's own token is not an accepted one.",
+            0.39: "That is tokens a round ÷ 5.",
+        },
+        0.0051,
+    ),
+    "05-rows": Question(
+        "At 330 rows a GPU computes as long as it reads. How many sequences fit into a batch at k = 4 before drafts cost "
+        "time?",
+        66,
+        "Each sequence takes k + 1 = 5 rows: 330 ÷ 5.",
+        {
+            330: "That is without drafts. With k = 4 each sequence takes 5 rows.",
+            82: "Each sequence takes k + 1 rows, its last token among them.",
+            82.5: "Each sequence takes k + 1 rows, its last token among them.",
+        },
+        0.01,
+    ),
     "06-calls": Question(
         "One MTP head, k = 4: how many calls of the head make one draft?",
         4,

@@ -1,0 +1,189 @@
+"""Checks of notebook 05: tokens a round from rates, rates from a server's counters, the draft length that pays most.
+
+Takes: the reader's function.  Returns: a ``Result``, and prints one line.
+Must not know: notebooks, pictures.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from operator import mul
+from typing import Any
+
+from ..lab import theory
+from .base import Exercise, Mistake, Result, check, read_int, read_number, read_row
+
+# -- expected_tokens(rates) -> tokens a round ------------------------------------------------------------------------
+
+
+def _expected(rates: Sequence[float]) -> float:
+    return theory.expected_tokens(rates, len(rates))
+
+
+EXPECTED_TOKENS = Exercise(
+    "expected_tokens",
+    _expected,
+    [([0.8, 0.5],), ([0.5, 0.5, 0.5, 0.5],), ([1.0, 1.0, 1.0],), ([0.0, 0.9],), ([],)],
+    read_number,
+    [
+        Mistake(
+            "sum of the rates",
+            lambda rates: 1 + sum(rates),
+            "You added the rates. Position 2 brings a token only where position 1 was accepted as well: its share of "
+            "all rounds is a product.",
+        ),
+        Mistake(
+            "without the target's own",
+            lambda rates: _expected(rates) - 1,
+            "You forgot the target's own token: each round brings a recovered or bonus token as well.",
+        ),
+        Mistake(
+            "all or nothing",
+            lambda rates: 1 + len(rates) * math.prod(rates),
+            "You counted rounds in which all are accepted. Those that accept a part of the draft bring something, too.",
+        ),
+        Mistake(
+            "the mean rate",
+            lambda rates: theory.expected_tokens(sum(rates) / len(rates), len(rates)) if rates else 1.0,
+            "You put the mean rate in each place. The early positions weigh more: they are part of every product.",
+        ),
+        Mistake(
+            "the most",
+            lambda rates: len(rates) + 1,
+            "That is the most that a round can bring. Wanted is the mean.",
+        ),
+    ],
+    "1 + a₁ + a₁a₂ + …: the target's own token, and what each position adds.",
+    argument_names=("rates",),
+    hints={4: "Without draft tokens a round brings the target's own token.", 3: "Behind a rejection nothing counts."},
+)
+
+
+def check_expected_tokens(function: Callable[[list[float]], Any]) -> Result:
+    """``expected_tokens(rates)``: the acceptance rate of each position, once judged → mean acceptance length."""
+    return check(EXPECTED_TOKENS, function)
+
+
+# -- conditional_rates(num_drafts, accepted_per_pos) -> rates --------------------------------------------------------
+
+
+def _rates(drafts: int, accepted: Sequence[int]) -> list[float]:
+    before = [drafts, *accepted]
+    return [now / last if last else 0.0 for last, now in zip(before, accepted)]
+
+
+CONDITIONAL = Exercise(
+    "conditional_rates",
+    _rates,
+    [(1000, [800, 400, 100]), (50, [50, 50]), (200, [120]), (10, [4, 0, 0])],
+    read_row,
+    [
+        Mistake(
+            "of all rounds",
+            lambda n, accepted: [x / n for x in accepted],
+            "You divided by all rounds: that is what an engine's log shows. Position 2 is judged only in the rounds "
+            "that accepted position 1, so divide by those.",
+        ),
+        Mistake(
+            "no judged rounds",
+            lambda n, accepted: [now / last for last, now in zip([n, *accepted], accepted)],
+            "Nearly: it divides by zero when no round got as far. Return 0 there.",
+        ),
+        Mistake(
+            "the first one twice",
+            lambda n, accepted: [x / accepted[0] for x in accepted],
+            "You divided by the count of position 1 everywhere. Position 1 is judged in every round, position 3 where "
+            "position 2 was accepted.",
+        ),
+        Mistake(
+            "rejected shares",
+            lambda n, accepted: [1 - rate for rate in _rates(n, accepted)],
+            "Those are the shares that were rejected.",
+        ),
+        Mistake(
+            "differences",
+            lambda n, accepted: [(now - later) / n for now, later in zip(accepted, [*accepted[1:], 0])],
+            "Those are the shares of rounds that accept exactly so many. Wanted: of the rounds that judged a position, "
+            "how many accepted it.",
+        ),
+    ],
+    "Each count divided by the one before it: what the controllers work with.",
+    argument_names=("num_drafts", "accepted_per_pos"),
+    hints={3: "No round judged position 3."},
+)
+
+
+def check_conditional_rates(function: Callable[[int, list[int]], Any]) -> Result:
+    """``conditional_rates(num_drafts, accepted_per_pos)``: a server's counters → acceptance rates, once judged."""
+    return check(CONDITIONAL, function)
+
+
+# -- best_length(rates, seconds) -> k --------------------------------------------------------------------------------
+
+
+def _tokens(rates: Sequence[float]) -> list[float]:
+    """Tokens a round at k = 0, 1, …"""
+    return list(accumulate(accumulate(rates, mul), initial=1.0))
+
+
+def _best(score: Callable[[float, float], float]) -> Callable[[Sequence[float], Sequence[float]], int]:
+    def choose(rates: Sequence[float], seconds: Sequence[float]) -> int:
+        scores = [score(n, s) for n, s in zip(_tokens(rates), seconds)]
+        return scores.index(max(scores))
+
+    return choose
+
+
+BEST_LENGTH = Exercise(
+    "best_length",
+    _best(lambda tokens, seconds: tokens / seconds),
+    [
+        ([0.8, 0.8, 0.8, 0.8], [1.0, 1.1, 1.2, 1.3, 1.4]),
+        ([0.8, 0.8, 0.8, 0.8], [1.0, 1.7, 2.4, 3.1, 3.8]),
+        ([0.9, 0.1, 0.1], [1.0, 1.1, 1.2, 1.3]),
+        ([0.05, 0.05], [1.0, 1.1, 1.2]),
+        ([0.6, 0.6, 0.6], [1.0, 1.0, 1.6, 1.7]),
+    ],
+    read_int,
+    [
+        Mistake(
+            "never off",
+            lambda rates, seconds: 1 + max(range(len(rates)), key=lambda i: _tokens(rates)[i + 1] / seconds[i + 1]),
+            "You left out k = 0. Where drafting does not pay, the right length is none.",
+        ),
+        Mistake(
+            "most tokens",
+            _best(lambda tokens, seconds: tokens),
+            "You took the k with the most tokens a round. A longer round takes longer, too: divide by its seconds.",
+        ),
+        Mistake(
+            "shortest round",
+            _best(lambda tokens, seconds: -seconds),
+            "You took the shortest round. It brings the fewest tokens: divide tokens by seconds.",
+        ),
+        Mistake(
+            "one beyond",
+            lambda rates, seconds: min(_best(lambda n, s: n / s)(rates, seconds) + 1, len(rates)),
+            "One too long: seconds[0] is the round without a draft, so the place in the list is k itself.",
+        ),
+        Mistake(
+            "one short",
+            lambda rates, seconds: max(_best(lambda n, s: n / s)(rates, seconds) - 1, 0),
+            "One too short: seconds[0] is the round without a draft, so the place in the list is k itself.",
+        ),
+        Mistake(
+            "rates added",
+            lambda rates, seconds: max(range(len(seconds)), key=lambda k: (1 + sum(rates[:k])) / seconds[k]),
+            "You added the rates. Position 2 counts only where position 1 was accepted: multiply (exercise 1).",
+        ),
+    ],
+    "Tokens a round ÷ seconds a round, k = 0 included: the whole of a controller's decision.",
+    argument_names=("rates", "seconds"),
+)
+
+
+def check_best_length(function: Callable[[list[float], list[float]], Any]) -> Result:
+    """``best_length(rates, seconds)``: acceptance once judged, seconds of a round with k = 0, 1, … → the best k."""
+    return check(BEST_LENGTH, function)
