@@ -317,7 +317,7 @@ def test_a_terminal_without_styles_shows_letters(capsys):
     found = say(drafter="oracle", sampling=GREEDY)
     for kind, lettered in (("dumb", True), ("xterm", False)):
         console = Console(force_terminal=True, no_color=True, _environ={"TERM": kind})
-        cli._show(console, TOY, found, speculative=True)
+        cli.decoding.show(console, TOY, found, speculative=True)
         assert ("bonus[B]" in capsys.readouterr().out) == lettered
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 
 import pytest
 import torch
 from helpers import P, doubles, prefix_rows
+from typer.testing import CliRunner
 
 import mtp_tutorial as mt
+from mtp_tutorial import cli
 from mtp_tutorial.lab import instruments
 from mtp_tutorial.lab.exact import (
     drafts,
@@ -250,3 +253,44 @@ def test_faults_that_need_another_drafter_say_so():
     for name in ("drafter_cache_short", "stale_hidden", "uniform_reused", "R6"):
         with pytest.raises(ValueError, match="this fault lies in the drafter: pass one that"):
             EXHIBITS[name].options(None)
+
+
+# -- The command line -------------------------------------------------------------------------------------------------
+
+
+def run(*words):
+    return CliRunner().invoke(cli.app, list(words))
+
+
+def test_rules_lists_every_rule_with_its_distance():
+    found = json.loads(run("rules", "--json").stdout)
+    assert [one["rule"] for one in found] == list(RULES)
+    for one in found:
+        assert (one["total_variation"] < 1e-12) == one["lossless"] and one["reference"]
+        assert len(one["total_variation_by_way"]) == 6
+    shown = run("rules").stdout
+    assert all(name in shown for name in RULES) and "total variation: to plain sampling" in shown
+
+
+def test_museum_lists_and_shows_exhibits():
+    listing = run("museum").stdout
+    assert all(name in listing for name in EXHIBITS)
+    shown = run("museum", "R1").stdout
+    assert "0.7500" in shown and "def resample_full" in shown and "fix:" in shown
+    found = json.loads(run("museum", "R1", "--json").stdout)
+    assert found["demonstration"]["as_predicted"] is True and "def resample_full" in found["source"]
+
+
+def test_museum_refuses_an_unknown_exhibit():
+    result = run("museum", "R99")
+    assert isinstance(result.exception, ValueError) and "no exhibit 'R99'" in str(result.exception)
+
+
+def test_museum_table_prints_what_catches_what(monkeypatch):
+    monkeypatch.setattr(instruments, "EXHIBITS", {name: EXHIBITS[name] for name in ("R1", "R1b", "past_eos")})
+    few = ("law by enumeration", "tokens after the end")
+    monkeypatch.setattr(instruments, "INSTRUMENTS", {name: instruments.INSTRUMENTS[name] for name in few})
+    found = json.loads(run("museum", "--table", "--json").stdout)
+    caught = {(one["exhibit"], one["instrument"]) for one in found if one["caught"]}
+    assert caught == {("R1", few[0]), ("R1b", few[0]), ("past_eos", few[1])}
+    assert "the right code" in run("museum", "--table").stdout

@@ -17,9 +17,9 @@ from .enumerate import (
     total_variation,
 )
 from .gumbel import separate_noise_law, shared_noise_law
-from .table import LARGEST, WAYS, drafts, table
+from .table import LARGEST, VOCABULARY, WAYS, K, drafts, table
 
 __all__ = [
-    "LARGEST", "WAYS", "Law", "Rows", "accepted_law", "all_sequences", "drafts", "marginal", "output_law", "plain_law",
-    "separate_noise_law", "shared_noise_law", "table", "total_variation",
+    "LARGEST", "VOCABULARY", "WAYS", "K", "Law", "Rows", "accepted_law", "all_sequences", "drafts", "marginal",
+    "output_law", "plain_law", "separate_noise_law", "shared_noise_law", "table", "total_variation",
 ]  # fmt: skip

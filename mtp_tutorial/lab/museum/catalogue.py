@@ -209,8 +209,9 @@ _ALL = (
     Exhibit(
         "R17", "argmax match at T > 0 (`greedy`)",
         "The verifier keeps what the target would say at temperature 0. The request's temperature is ignored: every "
-        "seed gives the same text. It hides a fault of the stochastic path, and brings its own loops.",
-        "SGLang 32495 and 37134 (removed, as accuracy and texts suffered); lattice 974; this library's rule `greedy`",
+        "seed gives the same text. It hides a fault of the stochastic path, and a greedy text has loops of its own.",
+        "SGLang 37134 and 32495 (the verifier ignored the temperature, and accuracy fell: removed); lattice 974; this "
+        "library's rule `greedy`",
         "Use `rejection` or `sample_and_match` whenever T > 0.",
         demos.lossy_by_design("greedy", (1, 0, 0)), rule=RULES["greedy"], by_design=True,
         code=(RULES["greedy"].decide,),
@@ -253,7 +254,7 @@ _ALL = (
         "After a round in which every draft token was accepted, the drafter has not read its own last one: it said it "
         "and stopped. If nobody feeds it later, all that follows is drafted from a text with a gap. The output stays "
         "right; acceptance falls, and nothing says why.",
-        "gpt-fast 219 is one way to get there (an interface changed); found in many first versions",
+        "gpt-fast 219 has the same symptom (an interface changed, and acceptance fell)",
         "Before the next draft, read whatever the cache lacks: one token after a rejection, two after a full round.",
         partial(demos.self_draft, engine_bugs.short_by_one), engine_bug=engine_bugs.short_by_one, lossless=True,
         code=(engine_bugs.ShortByOne,),

@@ -1,0 +1,40 @@
+"""The ``mtp-tutorial`` command.
+
+Takes: the command line.  Returns: text for people, or JSON for programs.
+Must not know: how anything is done; it asks the library and shows the answer.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from . import decoding, lab, machine, training  # noqa: F401  (each adds its commands to the app)
+from .app import app
+
+__all__ = ["app", "main"]
+
+
+def main() -> None:
+    """Run the command. Bad input ends with one clear line and exit code 2, not with a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a character shows "?" in its place
+    try:
+        app()
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(2) from error
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+) -> None:
+    if version:
+        from .. import __version__
+
+        print(__version__)
+        raise typer.Exit

@@ -1,0 +1,5 @@
+"""``python -m mtp_tutorial.cli``."""
+
+from . import main
+
+main()
