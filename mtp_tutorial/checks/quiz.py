@@ -158,8 +158,8 @@ QUESTIONS: dict[str, Question] = {
         0.0051,
     ),
     "05-rows": Question(
-        "At 330 rows a GPU computes as long as it reads. How many sequences fit into a batch at k = 4 before drafts cost "
-        "time?",
+        "At 330 rows a GPU computes as long as it reads. How many sequences fit into a batch at k = 4 before drafts "
+        "cost time?",
         66,
         "Each sequence takes k + 1 = 5 rows: 330 ÷ 5.",
         {
