@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import mtp_tutorial as mt
 from mtp_tutorial import cli
-from mtp_tutorial.lab import instruments
+from mtp_tutorial.lab import bench, instruments
 from mtp_tutorial.lab.exact import (
     drafts,
     output_law,
@@ -270,6 +270,21 @@ def test_rules_lists_every_rule_with_its_distance():
         assert len(one["total_variation_by_way"]) == 6
     shown = run("rules").stdout
     assert all(name in shown for name in RULES) and "total variation: to plain sampling" in shown
+
+
+def test_rules_can_be_timed(monkeypatch):
+    rates = {"per_second": 1e5, "k": 4, "vocabulary": 64, "batch": 16}
+    monkeypatch.setattr(bench, "judged_per_second", lambda rule: rates)
+    assert all(one["speed"] == rates for one in json.loads(run("rules", "--speed", "--json").stdout))
+    assert "100,000" in run("rules", "--speed").stdout
+
+
+def test_a_rate_is_measured_for_every_rule():
+    for rule in RULES:
+        found = bench.judged_per_second(rule, batch=8, k=2, vocabulary=5, repeats=3)
+        assert 0 < found["lowest"] <= found["per_second"] <= found["highest"]
+    with pytest.raises(ValueError, match="batch=0, k=4"):
+        bench.judged_per_second("rejection", batch=0)
 
 
 def test_museum_lists_and_shows_exhibits():

@@ -15,12 +15,16 @@ from .app import Json, app, print_json
 
 
 @app.command()
-def rules(as_json: Json = False) -> None:
+def rules(
+    speed: Annotated[bool, typer.Option("--speed", help="Also time each rule, on one thread.")] = False,
+    as_json: Json = False,
+) -> None:
     """List the verify rules: which are lossless, by how much the others are not, and where they come from."""
     from rich.console import Console
     from rich.table import Table
 
     from ..lab import exact
+    from ..lab.bench import judged_per_second
     from ..verify import RULES
 
     laws = exact.table()
@@ -37,22 +41,31 @@ def rules(as_json: Json = False) -> None:
                 "params": dict(rule.params),
                 "sentence": rule.sentence,
                 "reference": rule.reference,
+                **({"speed": judged_per_second(rule)} if speed else {}),
             }
         )
     if as_json:
         print_json(found)
         return
-    table = Table("rule", "lossless", "total variation", "what it does", "reference", box=None, pad_edge=False)
+    timed = ["drafts a second"] if speed else []
+    columns = ["rule", "lossless", "total variation", *timed, "what it does", "reference"]
+    table = Table(*columns, box=None, pad_edge=False)
     for one in found:
         lossless = "yes" if one["lossless"] else "at T = 0" if one["lossless_at_zero"] else "no"
-        table.add_row(
-            f"[bold]{one['rule']}[/]", lossless, _distance(one["total_variation"]), one["sentence"], one["reference"]
-        )
+        rate = [f"{one['speed']['per_second']:,.0f}"] if speed else []
+        distance = _distance(one["total_variation"])
+        table.add_row(f"[bold]{one['rule']}[/]", lossless, distance, *rate, one["sentence"], one["reference"])
     Console().print(table)
     print(
         f"total variation: to plain sampling, over {exact.K + 1} tokens of a vocabulary of {exact.VOCABULARY}, by "
         f"enumeration; the worst of {len(exact.WAYS)} ways of drafting. Below {exact.LARGEST:g} it is rounding."
     )
+    if speed:
+        sizes = found[0]["speed"]
+        print(
+            f"drafts a second: k = {sizes['k']}, a vocabulary of {sizes['vocabulary']}, {sizes['batch']} at a time, "
+            "one thread, float64, drafts with distributions; the median of several calls."
+        )
 
 
 def _distance(value: float) -> str:
