@@ -85,14 +85,11 @@ _SHAPES: dict[str | tuple[str, str], dict] = {
     ("nano", "draft"): {"num_layers": 1},
     ("nano", "gated_lora"): {"rank": 32},
 }
-#: what differs from the answers of the target; a second sample of each prompt is added to the first
-_ANSWERS: dict[tuple[str, str], dict] = {("other", "mtp"): {"samples": 2}}
 #: what differs from the schedule of the target
 _SCHEDULES: dict[tuple[str, str], dict] = {
     ("nano", "gated_lora"): {"lr_matrices": 2e-2, "lr_rest": 1e-2},  # small matrices, added to the target's own
     ("other", "draft"): {"steps": 350},
     ("other", "medusa"): {"steps": 800},
-    ("other", "mtp"): {"steps": 1100},
 }
 
 
@@ -105,15 +102,9 @@ def recipe(target: Target, drafter: str, quick: bool = False) -> Recipe:
             raise ValueError("--quick trains a head of the bundled nano only: use --target nano")
         return _QUICK
     found = _NANO if target.name == "nano" else _SMOLLM2
-    who = ("nano" if target.name == "nano" else "other", drafter)
-    answers, schedule = _ANSWERS.get(who, {}), _SCHEDULES.get(who, {})
+    changed = _SCHEDULES.get(("nano" if target.name == "nano" else "other", drafter), {})
     shape = _SHAPES.get((target.name, drafter), _SHAPES.get(drafter, {}))
-    return replace(
-        found,
-        shape=shape,
-        answers=replace(found.answers, **answers),
-        schedule=replace(found.schedule, **schedule),
-    )
+    return replace(found, shape=shape, schedule=replace(found.schedule, **changed))
 
 
 def training_prompts(target: Target, per_kind: int | None = None) -> list[dict]:
