@@ -100,11 +100,19 @@ def museum(
     elif as_json:
         print_json([exhibit.as_dict() for exhibit in EXHIBITS.values()])
     else:
-        listing = Table("exhibit", "what is wrong", "reported by", box=None, pad_edge=False)
+        columns = ("exhibit", "what is wrong", "measure", "right", "here", "as predicted")
+        listing = Table(*columns, box=None, pad_edge=False)
         for exhibit in EXHIBITS.values():
-            listing.add_row(f"[bold]{exhibit.name}[/]", exhibit.title, exhibit.report)
+            shown = exhibit.demonstrate()
+            said = {None: "", True: "yes", False: "NO"}[shown.as_predicted]
+            numbers = _numbers(shown.right), _numbers(shown.wrong)
+            listing.add_row(f"[bold]{exhibit.name}[/]", exhibit.title, shown.what, *numbers, said)
         console.print(listing)
         print("mtp-tutorial museum NAME shows one; mtp-tutorial museum --table shows what catches them.")
+
+
+def _numbers(values: tuple[float, ...]) -> str:
+    return " ".join(f"{value:.4g}" for value in values)
 
 
 def _show_exhibit(console, exhibit) -> None:
