@@ -84,7 +84,7 @@ def museum(
 ) -> None:
     """Show a real bug beside its fix: what it does, by its numbers, who met it, and its code."""
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from ..lab.museum import EXHIBITS, get
 
@@ -100,8 +100,8 @@ def museum(
     elif as_json:
         print_json([exhibit.as_dict() for exhibit in EXHIBITS.values()])
     else:
-        columns = ("exhibit", "what is wrong", "measure", "right", "here", "as predicted")
-        listing = Table(*columns, box=None, pad_edge=False)
+        columns = ("what is wrong", "measure", "right", "here", "as predicted")
+        listing = Table(Column("exhibit", no_wrap=True), *columns, box=None, pad_edge=False)
         for exhibit in EXHIBITS.values():
             shown = exhibit.demonstrate()
             said = {None: "", True: "yes", False: "NO"}[shown.as_predicted]
