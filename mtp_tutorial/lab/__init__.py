@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 
 _MODULES = (
+    "claims",
     "bench",
     "controllers",
     "drafts",
