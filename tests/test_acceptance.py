@@ -172,3 +172,14 @@ def test_held_out_prompts_of_every_kind():
     kinds = [one["kind"] for one in found]
     assert len(set(kinds)) == 10 and all(kinds.count(kind) == 3 for kind in kinds)
     assert len(acceptance.held_out_prompts("smollm2")) == 320
+
+
+def test_how_often_one_kind_is_above_another():
+    def row(temperature, k, kind, tokens):
+        return {"drafter": "mtp", "drafting": "greedy", "temperature": temperature, "k": k, "kind": kind,
+                "rounds": 10, "tokens": tokens}  # fmt: skip
+
+    rows = [row(0, 2, "json", 20), row(0, 2, "chat", 15), row(0, 4, "json", 20), row(0, 4, "chat", 20)]
+    rows += [row(1, 2, "json", 12), row(1, 2, "chat", 11), row(1, 4, "json", 12)]
+    assert acceptance.times_above(rows, "json", "chat") == {0: (1, 2), 1: (1, 1)}
+    assert acceptance.times_above(rows, "json", "fiction") == {}

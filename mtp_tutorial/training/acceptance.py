@@ -130,6 +130,18 @@ def by_position(row: dict) -> list[float]:
     return [n / row["rounds"] if row["rounds"] else math.nan for n in row["accepted"]]
 
 
+def times_above(rows: Sequence[dict], kind: str, other: str) -> dict[float, tuple[int, int]]:
+    """Temperature → (in how many settings ``kind`` brings more tokens a round than ``other``, of how many settings)."""
+    names = tuple(Setting.__dataclass_fields__)
+    length = {(*(row[name] for name in names), row["kind"]): mean_acceptance_length(row) for row in rows}
+    found: dict[float, tuple[int, int]] = {}
+    for setting in dict.fromkeys(key[:-1] for key in length):
+        if (*setting, kind) in length and (*setting, other) in length:
+            won, of = found.get(setting[2], (0, 0))
+            found[setting[2]] = won + (length[*setting, kind] > length[*setting, other]), of + 1
+    return found
+
+
 def markdown(rows: Sequence[dict]) -> str:
     """Two tables: acceptance by position and mean acceptance length overall; then mean acceptance length by kind."""
     longest = max(row["k"] for row in rows)
