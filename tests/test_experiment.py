@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -449,3 +451,37 @@ def test_the_command_refuses_bad_input(tmp_path, monkeypatch, words, said):
     result = command(*words)
     assert isinstance(result.exception, (ValueError, OSError)) and said in str(result.exception)
     assert list(tmp_path.iterdir()) == []
+
+
+# -- What is stored ---------------------------------------------------------------------------------------------------
+
+
+def test_the_stored_rows_say_what_their_readme_says():
+    folder = Path(__file__).resolve().parents[1] / "data" / "traces"
+    header, rows = ex.read(folder / "repetition-nano.jsonl.gz")
+    assert header["fingerprint"] == mt.load("nano").fingerprint()
+    counts = Counter(row["arm"] for row in rows)
+    assert list(counts) == [arm.name for arm in ex.repetition_case()] and set(counts.values()) == {200}
+    some = ("off", "rejection", "greedy", "R3", "off-T0", "on-T0")
+    found = ex.summary(header, [row for row in rows if row["arm"] in some])
+    readme = (folder / "README.md").read_text(encoding="utf-8")
+    for name in ("off", "rejection", "greedy"):
+        assert f"{arm_of(found, name)['measures']['seq_rep_4']['mean']:.3f}" in readme
+    assert arm_of(found, "rejection")["verdict"].startswith("no difference seen")
+    assert arm_of(found, "greedy")["verdict"].startswith("repeats more")
+    assert arm_of(found, "greedy")["as_at_zero"] == {"begin_alike": 186, "equal": 186}
+    assert arm_of(found, "greedy")["measures"]["tail_loop"]["mean"] * 200 == 13
+    assert arm_of(found, "R3")["verdict"].startswith("repeats more: seq-rep-4 +0.022")
+    assert arm_of(found, "on-T0")["verdict"] == "the same text on all 200 prompts"
+
+
+def test_a_slice_of_the_stored_rows_can_be_made_again(tmp_path):
+    """A prompt's seed is its own, so a few prompts give the same texts as all of them, but for rounding."""
+    nano, few = mt.load("nano"), ex.prompts_for("nano", 4)
+    folder = Path(__file__).resolve().parents[1] / "data" / "traces"
+    stored = {(row["arm"], row["prompt"]): row for row in ex.read(folder / "repetition-nano.jsonl.gz")[1]}
+    rows = ex.run(
+        nano, ex.chosen(ex.repetition_case(), ["rejection", "R6"]), few, tmp_path / "few.jsonl", max_new_tokens=8
+    )
+    assert all(row["seed"] == stored[row["arm"], row["prompt"]]["seed"] for row in rows)
+    assert sum(row["ids"] == stored[row["arm"], row["prompt"]]["ids"][:8] for row in rows) >= 7

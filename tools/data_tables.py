@@ -1,4 +1,4 @@
-"""Fill the tables in the READMEs of data/nano and data/smollm2 from the files that lie there.
+"""Fill the tables in the READMEs of data/nano, data/smollm2 and data/traces from the files that lie there.
 
 Takes: nothing.  Returns: README.md with, between its marks, every file with its size and sha256, how each head was
 trained, how often its drafts are accepted, and what the test of losslessness gave.
@@ -17,7 +17,7 @@ from mtp_tutorial.lab import losslessness
 from mtp_tutorial.training import acceptance
 
 DATA = Path(__file__).resolve().parent.parent / "data"
-FOLDERS = ("nano", "smollm2")
+FOLDERS = ("nano", "smollm2", "traces")
 
 
 def files(folder: Path) -> str:

@@ -58,12 +58,12 @@ def longest_repeat(ids: Items) -> Repeat:
     >>> longest_repeat("banana")
     Repeat(length=3, first=1, second=3)
     """
-    items = _items(ids)
+    letters = _letters(_items(ids))
     best = Repeat(0, 0, 0)
-    low, high = 1, len(items) - 1  # whatever occurs twice has shorter pieces that do: the length can be bisected
+    low, high = 1, len(letters) - 1  # whatever occurs twice has shorter pieces that do: the length can be bisected
     while low <= high:
         length = (low + high) // 2
-        found = _first_repeat(items, length)
+        found = _first_repeat(letters, length)
         if found is None:
             high = length - 1
         else:
@@ -186,7 +186,12 @@ def words(text: str) -> list[str]:
     >>> words("Again, 再来!")
     ['again', ',', '再', '来', '!']
     """
-    return _WORD.findall(text.lower())
+    return [text[start:end].lower() for start, end in word_places(text)]
+
+
+def word_places(text: str) -> list[tuple[int, int]]:
+    """Where each of ``words(text)`` stands: (start, end) in characters, for pictures."""
+    return [found.span() for found in _WORD.finditer(text)]
 
 
 def by_window(measure: Callable[[Items], float], ids: Items, length: int) -> list[float]:
@@ -222,19 +227,23 @@ def _items(ids: object) -> Items:
     return items
 
 
-def _grams(items: Items, n: int) -> list[Hashable]:
+def _grams(items: Items, n: int) -> list[str]:
+    """Every n-gram, as a string: pieces of strings are made and compared much faster than those of lists."""
     _whole("n", n)
-    return [_key(items[i : i + n]) for i in range(len(items) - n + 1)]
+    letters = _letters(items)
+    return [letters[i : i + n] for i in range(len(letters) - n + 1)]
 
 
-def _key(piece: Items) -> Hashable:
-    return piece if isinstance(piece, str) else tuple(piece)
+def _letters(items: Items) -> str:
+    """A letter for each distinct item, whichever."""
+    numbers: dict[Hashable, int] = {}
+    return items if isinstance(items, str) else "".join(chr(numbers.setdefault(x, len(numbers))) for x in items)
 
 
-def _first_repeat(items: Items, length: int) -> tuple[int, int] | None:
+def _first_repeat(letters: str, length: int) -> tuple[int, int] | None:
     """The places of the first stretch of that length that was there before."""
-    seen: dict[Hashable, int] = {}
-    for place, gram in enumerate(_grams(items, length)):
+    seen: dict[str, int] = {}
+    for place, gram in enumerate(_grams(letters, length)):
         if gram in seen:
             return seen[gram], place
         seen[gram] = place
