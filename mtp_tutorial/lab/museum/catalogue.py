@@ -11,9 +11,10 @@ from functools import partial
 from types import MappingProxyType
 
 from ...verify import RULES, Rule, full_row, points, ratio, residual, row_at, without_draft
-from . import demos, engine_bugs, rules, second_article
-from .demos import AT_06, Q, drawn_from, first_token, greedy_draft
+from ..exact import shared_noise_law
+from . import engine_bugs, engine_demos, law_demos, rules, second_article
 from .exhibit import Exhibit, own_loop
+from .law_demos import AT_06, Q, drawn_from, first_token, greedy_draft
 
 _REJECTION = RULES["rejection"]
 
@@ -70,7 +71,7 @@ _ALL = (
         "the same token again, so it has three chances and ends with 1 - (1 - p)³. No bonus token is ever drawn.",
         "The pseudo-code of the article on MTP and accuracy",
         "The rejected row is already there: draw the recovered token from it, at once (rule `rejection`).",
-        demos.article, engine_bug=own_loop("R1b"), loop=second_article.article_round,
+        law_demos.article, engine_bug=own_loop("R1b"), loop=second_article.article_round,
         code=(second_article.article_round,),
     ),
     Exhibit(
@@ -151,8 +152,8 @@ _ALL = (
         "fresh draw for the residual.",
         "vLLM 54282",
         "Give the recovered token noise of its own.",
-        demos.shared_noise, engine_bug=own_loop("R11"), loop=demos.shared_noise_law,
-        code=(demos.shared_noise_law,),
+        law_demos.shared_noise, engine_bug=own_loop("R11"), loop=shared_noise_law,
+        code=(shared_noise_law,),
     ),
     Exhibit(
         "R12", "one coin for a whole round",
@@ -160,7 +161,7 @@ _ALL = (
         "they are accepted too often. A test that looks at single positions passes.",
         "Kin of vllm-ascend 16370 (a uniform used twice)",
         "One coin for each position.",
-        partial(demos.one_coin, _R12), rule=_R12, code=(rules.one_coin,),
+        partial(law_demos.one_coin, _R12), rule=_R12, code=(rules.one_coin,),
     ),
     Exhibit(
         "R13", "the bonus token from the row before",
@@ -168,7 +169,7 @@ _ALL = (
         "often says that token once more.",
         "Kin of openvino.genai 4190 (a wrong row for the replacement)",
         "Row i follows i draft tokens: the bonus comes from row k.",
-        partial(demos.duplicate, _R13), rule=_R13, code=(rules.bonus_row_before, rules._bonus_row_before),
+        partial(law_demos.duplicate, _R13), rule=_R13, code=(rules.bonus_row_before, rules._bonus_row_before),
     ),
     Exhibit(
         "R14a", "the recovered token is never read",
@@ -176,7 +177,7 @@ _ALL = (
         "row follows the rejected token, not the recovered one.",
         "vLLM 9730 (KV wrong round the bonus token)",
         "The counter goes back to the accepted tokens; the recovered token is read next, in its slot.",
-        partial(demos.stale_slot, engine_bugs.reads_rejected), engine_bug=engine_bugs.reads_rejected,
+        partial(engine_demos.stale_slot, engine_bugs.reads_rejected), engine_bug=engine_bugs.reads_rejected,
         code=(engine_bugs.ReadsRejected,),
     ),
     Exhibit(
@@ -185,7 +186,7 @@ _ALL = (
         "sees a text with one foreign token in it for each rejection.",
         "mlx-lm 1109 and vLLM 39273 (rejected drafts stay in caches that cannot be trimmed)",
         "Roll the counter back to the accepted tokens.",
-        partial(demos.stale_slot, engine_bugs.keeps_rejected), engine_bug=engine_bugs.keeps_rejected,
+        partial(engine_demos.stale_slot, engine_bugs.keeps_rejected), engine_bug=engine_bugs.keeps_rejected,
         code=(engine_bugs.KeepsRejected,),
     ),
     Exhibit(
@@ -194,7 +195,7 @@ _ALL = (
         "judged three times as if it had not been said.",
         "SGLang 33643 (counted once a step); vLLM 18902 (ignored); mlx-lm 1175 (history misses the last token)",
         "Row i counts the draft tokens before it as said.",
-        partial(demos.unpenalised, engine_bugs.frozen_penalties), engine_bug=engine_bugs.frozen_penalties,
+        partial(engine_demos.unpenalised, engine_bugs.frozen_penalties), engine_bug=engine_bugs.frozen_penalties,
         code=(engine_bugs.FrozenPenalties,),
     ),
     Exhibit(
@@ -203,7 +204,7 @@ _ALL = (
         "round, paid for with another distribution. Nothing says by how much.",
         "Threshold rules of serving engines; this library's rule `relaxed`",
         "Use a lossless rule, or say that it is lossy and measure what it does.",
-        demos.lossy_by_design("relaxed", (1, 0, 0)), rule=RULES["relaxed"], by_design=True,
+        law_demos.lossy_by_design("relaxed", (1, 0, 0)), rule=RULES["relaxed"], by_design=True,
         code=(RULES["relaxed"].decide,),
     ),
     Exhibit(
@@ -213,7 +214,7 @@ _ALL = (
         "SGLang 37134 and 32495 (the verifier ignored the temperature, and accuracy fell: removed); lattice 974; this "
         "library's rule `greedy`",
         "Use `rejection` or `sample_and_match` whenever T > 0.",
-        demos.lossy_by_design("greedy", (1, 0, 0)), rule=RULES["greedy"], by_design=True,
+        law_demos.lossy_by_design("greedy", (1, 0, 0)), rule=RULES["greedy"], by_design=True,
         code=(RULES["greedy"].decide,),
     ),
     Exhibit(
@@ -237,7 +238,7 @@ _ALL = (
         "The replacement is drawn from row n+1, the row that follows the token that was just rejected.",
         "openvino.genai 4190",
         "The recovered token takes the place of the rejected one, so it comes from the same row.",
-        partial(demos.second_token, _NEXT_ROW, (0.5, 0.167, 0.333)), rule=_NEXT_ROW,
+        partial(law_demos.second_token, _NEXT_ROW, (0.5, 0.167, 0.333)), rule=_NEXT_ROW,
         code=(rules.next_row, rules._next_row),
     ),
     Exhibit(
@@ -246,7 +247,7 @@ _ALL = (
         "is forgotten.",
         "Kin of openvino.genai 4190",
         "Row 0 follows the last committed token and judges the first draft token.",
-        partial(demos.second_token, _SHIFTED, (0.1, 0.3, 0.6)), rule=_SHIFTED,
+        partial(law_demos.second_token, _SHIFTED, (0.1, 0.3, 0.6)), rule=_SHIFTED,
         code=(rules.shifted_rows, rules._shifted),
     ),
     Exhibit(
@@ -256,7 +257,7 @@ _ALL = (
         "right; acceptance falls, and nothing says why.",
         "gpt-fast 219 has the same symptom (an interface changed, and acceptance fell)",
         "Before the next draft, read whatever the cache lacks: one token after a rejection, two after a full round.",
-        partial(demos.self_draft, engine_bugs.short_by_one), engine_bug=engine_bugs.short_by_one, lossless=True,
+        partial(engine_demos.self_draft, engine_bugs.short_by_one), engine_bug=engine_bugs.short_by_one, lossless=True,
         code=(engine_bugs.ShortByOne,),
     ),
     Exhibit(
@@ -266,8 +267,8 @@ _ALL = (
         "vLLM 47448 (the state before the norm was fed back) and 34385 (lm_head not shared, nothing accepted) have the "
         "same symptom",
         "The state of position i goes with the token at i + 1.",
-        partial(demos.stale_states, engine_bugs.stale_hidden), engine_bug=engine_bugs.stale_hidden, lossless=True,
-        code=(engine_bugs.StaleHidden,),
+        partial(engine_demos.stale_states, engine_bugs.stale_hidden), engine_bug=engine_bugs.stale_hidden,
+        lossless=True, code=(engine_bugs.StaleHidden,),
     ),
     Exhibit(
         "uniform_reused", "the draft's uniform is the coin",
@@ -275,7 +276,7 @@ _ALL = (
         "lower end are always kept, those at the upper end never.",
         "Kin of vllm-ascend 16370 and vLLM 54282 (noise used twice)",
         "Drafting and verification have random streams of their own, seeded apart.",
-        demos.reused_uniform, engine_bug=engine_bugs.uniform_reused, needs_sampled=True,
+        law_demos.reused_uniform, engine_bug=engine_bugs.uniform_reused, needs_sampled=True,
         code=(engine_bugs.DraftCoins, engine_bugs.ReusedUniforms),
     ),
     Exhibit(
@@ -285,7 +286,7 @@ _ALL = (
         "feifeibear/LLMSpeculativeSampling (seeded before every uniform); vLLM 6038 (the request's seed ignored) is "
         "the opposite slip",
         "Seed once for each request.",
-        partial(demos.every_round_alike, engine_bugs.reseeded), engine_bug=engine_bugs.reseeded,
+        partial(engine_demos.every_round_alike, engine_bugs.reseeded), engine_bug=engine_bugs.reseeded,
         code=(engine_bugs.Reseeded,),
     ),
     Exhibit(
@@ -294,7 +295,7 @@ _ALL = (
         "at the first id: a token that looks valid, and may even be impossible.",
         "vLLM 41834, 53029",
         "Look for NaN in every row that is used, and stop with an error.",
-        partial(demos.nan_becomes_a_token, engine_bugs.nan_row), engine_bug=engine_bugs.nan_row,
+        partial(engine_demos.nan_becomes_a_token, engine_bugs.nan_row), engine_bug=engine_bugs.nan_row,
         code=(engine_bugs.NanPasses, engine_bugs.NanRow),
     ),
     Exhibit(
@@ -303,7 +304,7 @@ _ALL = (
         "is passed over, and what follows is said and counted.",
         "transformers 47912; vLLM 56101 (acceptance counted past the end)",
         "Stop at the first end of text, inside an accepted draft as well.",
-        partial(demos.past_the_end, engine_bugs.past_eos), engine_bug=engine_bugs.past_eos,
+        partial(engine_demos.past_the_end, engine_bugs.past_eos), engine_bug=engine_bugs.past_eos,
         code=(engine_bugs.PastEos,),
     ),
     Exhibit(
@@ -312,7 +313,7 @@ _ALL = (
         "keep different tokens, so speculation changes the law although the rule is right.",
         "SGLang 36173; transformers 47932 (q returned before top-k, drawn after it)",
         "One function for all three: plain decoding, drafts, verification.",
-        partial(demos.filters, engine_bugs.filters_joined), engine_bug=engine_bugs.filters_joined,
+        partial(engine_demos.filters, engine_bugs.filters_joined), engine_bug=engine_bugs.filters_joined,
         code=(engine_bugs.FiltersJoined,),
     ),
 )  # fmt: skip

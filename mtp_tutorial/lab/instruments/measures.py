@@ -1,43 +1,72 @@
-"""Instruments that decide whether decoding is what it claims to be, and which exhibit of the museum each one catches.
+"""The measurements behind the instruments: each returns one number, 0 or rounding for the right code.
 
-Takes: a rule, or a way to call ``generate``.  Returns: a ``Finding``: what was measured, what would be allowed.
-Must not know: what is wrong with an exhibit.
-
-The tests of this project use the same instruments on the right code. ``mutations`` turns them on every exhibit: an
-instrument that catches nothing is no instrument, and an exhibit that none catches would be a hole in the tests.
+Takes: a ``Subject``.  Returns: a number.
+Must not know: exhibits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 
 import torch
 from torch import Tensor
 
-from ..cache import SlotCache
-from ..decode import generate
-from ..drafters import Drafter, load_drafter
-from ..drafters.mtp import MtpDrafter
-from ..drafters.mtp_head import MtpHead
-from ..longrun import bar
-from ..models import Target, toys
-from ..records import Sampling
-from ..sampling import probabilities
-from ..verify import RULES, Rule
-from .drafts import draft_after
-from .exact import LARGEST, table
-from .museum import EXHIBITS, Exhibit
-from .museum.demos import toy, watched
-from .museum.engine_bugs import Wrapped
-from .stats import chi_square
+from ...cache import SlotCache
+from ...decode import generate
+from ...drafters import Drafter, load_drafter
+from ...drafters.mtp import MtpDrafter
+from ...drafters.mtp_head import MtpHead
+from ...models import Target, toys
+from ...records import Sampling
+from ...sampling import probabilities
+from ...verify import Rule
+from ..drafts import draft_after
+from ..exact import table
+from ..museum.engine_bugs import Wrapped
+from ..museum.engine_demos import toy, watched
+from ..stats import chi_square
 
 #: A drafter → the keyword arguments of ``generate`` under test, the drafter among them.
 Switch = Callable[[Drafter | None], dict]
 
 GREEDY = Sampling(temperature=0)
 SAMPLES = 1500
+
+
+_PROMPT = [3, 1, 4, 1, 5]
+_PROMPTS = [_PROMPT, [9, 2, 6], [5, 3, 5, 8, 9, 7, 9]]
+
+
+@cache
+def _llama() -> Target:
+    return toys.random_llama()
+
+
+@cache
+def _toy() -> Target:
+    return toys.random_toy(3, order=2, seed=4)
+
+
+def _drawing(target: Target) -> Drafter:
+    """A drafter with a model of its own that draws its tokens: accepted now and then."""
+    return load_drafter("draft", target, model=toys.random_llama(seed=0, num_layers=1), temperature=1.0)
+
+
+def _drawing_toy(target: Target) -> Drafter:
+    return load_drafter("draft", target, model=toys.random_toy(3, order=1, seed=8), temperature=1.0)
+
+
+def _self_draft(target: Target) -> Drafter:
+    return load_drafter("draft", target, model=target)
+
+
+def _head(target: Target) -> Drafter:
+    """An MTP head with random weights: its drafts are poor, and must be the same poor ones each time."""
+    head = MtpHead(target)
+    head.start_from_target(torch.Generator().manual_seed(0))
+    return MtpDrafter(target, head=head)
 
 
 @dataclass(frozen=True)
@@ -47,35 +76,6 @@ class Subject:
     rule: Rule
     switch: Switch
     numbers: tuple[tuple[float, ...], tuple[float, ...]] | None = None
-
-
-@dataclass(frozen=True)
-class Finding:
-    """figure: what was measured.  limit: what is allowed; anything above is a fault."""
-
-    instrument: str
-    figure: float
-    limit: float
-
-    @property
-    def caught(self) -> bool:
-        return not self.figure <= self.limit  # NaN is a fault, too
-
-
-def right(rule: str | Rule = "rejection") -> Subject:
-    """The right code with one of the lossless rules."""
-    found = RULES[rule] if isinstance(rule, str) else rule
-    return Subject(found, lambda drafter: {"drafter": drafter, "rule": found})
-
-
-def subject(exhibit: Exhibit) -> Subject:
-    """An exhibit as the instruments see it."""
-    shown = exhibit.demonstrate() if exhibit.loop is not None else None
-    numbers = None if shown is None else (shown.right, shown.wrong)
-    return Subject(exhibit.rule or RULES["rejection"], exhibit.options, numbers)
-
-
-# -- The instruments --------------------------------------------------------------------------------------------------
 
 
 def law_by_enumeration(what: Subject) -> float:
@@ -204,77 +204,6 @@ def uniforms_used_twice(what: Subject) -> float:
         k = int(draft.lengths[0])
         numbers += uniforms[0, :k, 0].tolist() + uniforms[0, : k + 1, 1].tolist()
     return float(len(numbers) - len(set(numbers)))
-
-
-#: name → (instrument, what is allowed). 1 - p above .999999: a sample in a million looks like this by chance.
-INSTRUMENTS: dict[str, tuple[Callable[[Subject], float], float]] = {
-    "law by enumeration": (law_by_enumeration, LARGEST),
-    "samples against the law": (samples_against_law, 1 - 1e-6),
-    "rows against recomputed": (rows_against_recomputed, 1e-9),
-    "greedy against plain": (greedy_against_plain, 0.0),
-    "cache against a prefill": (cache_against_prefill, 1e-9),
-    "drafts against scratch": (drafts_against_scratch, 0.0),
-    "tokens after the end": (tokens_after_the_end, 0.0),
-    "NaN passed over": (nan_is_passed_over, 0.0),
-    "uniforms used twice": (uniforms_used_twice, 0.0),
-}
-
-
-def examine(what: Subject, instruments: Iterable[str] | None = None) -> list[Finding]:
-    """Turn the instruments on one subject."""
-    found = []
-    for name in INSTRUMENTS if instruments is None else instruments:
-        measure, limit = INSTRUMENTS[name]
-        if what.numbers is not None and measure is not law_by_enumeration:
-            continue  # a loop of its own cannot be run by the engine
-        found.append(Finding(name, measure(what), limit))
-    return found
-
-
-def mutations(progress: bool = True) -> list[dict]:
-    """A row for each exhibit and instrument: exhibit, instrument, figure, limit, caught; "none" is the right code."""
-    subjects = {"none": right(), **{name: subject(exhibit) for name, exhibit in EXHIBITS.items()}}
-    return [
-        {"exhibit": name, **asdict(finding), "caught": finding.caught}
-        for name, what in bar(subjects.items(), "exhibits", progress)
-        for finding in examine(what)
-    ]
-
-
-# -- What they are made of --------------------------------------------------------------------------------------------
-
-_PROMPT = [3, 1, 4, 1, 5]
-_PROMPTS = [_PROMPT, [9, 2, 6], [5, 3, 5, 8, 9, 7, 9]]
-
-
-@cache
-def _llama() -> Target:
-    return toys.random_llama()
-
-
-@cache
-def _toy() -> Target:
-    return toys.random_toy(3, order=2, seed=4)
-
-
-def _drawing(target: Target) -> Drafter:
-    """A drafter with a model of its own that draws its tokens: accepted now and then."""
-    return load_drafter("draft", target, model=toys.random_llama(seed=0, num_layers=1), temperature=1.0)
-
-
-def _drawing_toy(target: Target) -> Drafter:
-    return load_drafter("draft", target, model=toys.random_toy(3, order=1, seed=8), temperature=1.0)
-
-
-def _self_draft(target: Target) -> Drafter:
-    return load_drafter("draft", target, model=target)
-
-
-def _head(target: Target) -> Drafter:
-    """An MTP head with random weights: its drafts are poor, and must be the same poor ones each time."""
-    head = MtpHead(target)
-    head.start_from_target(torch.Generator().manual_seed(0))
-    return MtpDrafter(target, head=head)
 
 
 class _Noted(Wrapped):
