@@ -11,13 +11,13 @@ repeat itself, and if it does, which fault would do so?
 """
 
 from .arms import Arm, chosen, repetition_case
-from .files import read
+from .files import read, recorded
 from .prompts import prompts_for
 from .report import markdown
 from .runs import run, seed_of
 from .summaries import LOOP, MEASURES, summary
 
 __all__ = [
-    "LOOP", "MEASURES", "Arm", "chosen", "markdown", "prompts_for", "read", "repetition_case", "run", "seed_of",
-    "summary",
+    "LOOP", "MEASURES", "Arm", "chosen", "markdown", "prompts_for", "read", "recorded", "repetition_case", "run",
+    "seed_of", "summary",
 ]  # fmt: skip

@@ -67,6 +67,16 @@ class Arm:
         """What an arm does, whoever drafts: two arms that share it differ in their drafters only."""
         return (self.rule, tuple(sorted(self.rule_params.items())), self.temperature, self.k, self.bug)
 
+    @property
+    def drafting(self) -> tuple:
+        """Who drafts, and how: arms that share it can share a drafter, one after the other."""
+        sampled = self.temperature if self.bug is not None and exhibit(self.bug).needs_sampled else None
+        return (
+            self.drafter,
+            tuple(sorted((name, str(value)) for name, value in self.drafter_options.items())),
+            sampled,
+        )
+
     def as_dict(self) -> dict:
         """The columns that say how a row was made; a folder of weights by its last name."""
         found = asdict(self)

@@ -14,6 +14,13 @@ from pathlib import Path
 
 from ...longrun import append_rows
 
+TRACES = Path(__file__).resolve().parents[3] / "data" / "traces"
+
+
+def recorded(target_name: str) -> Path:
+    """Where the repository keeps the whole run of ``repetition_case`` on one of its own targets."""
+    return TRACES / f"repetition-{target_name}.jsonl.gz"
+
 
 def read(path: str | Path) -> tuple[dict, list[dict]]:
     """The header and the rows of a ``.jsonl`` or ``.jsonl.gz`` file; a line cut off at the end is left out.

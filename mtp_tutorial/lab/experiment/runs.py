@@ -63,21 +63,26 @@ def run(
     drafters without weights; nothing is written then.
     """
     arms, prompts, seeds = list(arms), list(prompts), [int(seed) for seed in seeds]
-    _check(target, arms, prompts, seeds, max_new_tokens, batch)
-    drafters = {arm.name: arm.load(target) for arm in arms}
+    _check(arms, prompts, seeds, batch)
+    by_length = sorted(prompts, key=lambda one: len(target.encode(one["prompt"])))  # neighbours share a batch
+    _check_room(target, by_length[-1], max_new_tokens)
+    drafters: dict[tuple, Drafter | None] = {}
+    for arm in arms:
+        if arm.drafting not in drafters:
+            drafters[arm.drafting] = arm.load(target)
     rows = claim(out, header(target, arms, prompts, seeds, max_new_tokens))
     _check_arms(Path(out), rows, arms)
     there = {(row["arm"], row["prompt"], row["seed"]) for row in rows}
     jobs = [
         (arm, texts)
         for arm in arms
-        for texts in _batches(target, arm, prompts, seeds, batch)
+        for texts in _batches(arm, by_length, seeds, batch)
         if any((arm.name, *text.key) not in there for text in texts)
     ]
     watched = bar(jobs, "experiment", progress, unit="batch")
     for arm, texts in watched:
         watched.set_postfix_str(arm.name)
-        made = _decode(target, arm, drafters[arm.name], texts, max_new_tokens)
+        made = _decode(target, arm, drafters[arm.drafting], texts, max_new_tokens)
         new = [row for row in made if (row["arm"], row["prompt"], row["seed"]) not in there]
         append_rows(Path(out), new)
         rows += new
@@ -119,9 +124,7 @@ def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _check(
-    target: Target, arms: Sequence[Arm], prompts: Sequence[dict], seeds: Sequence[int], max_new_tokens: int, batch: int
-) -> None:
+def _check(arms: Sequence[Arm], prompts: Sequence[dict], seeds: Sequence[int], batch: int) -> None:
     for name, things in (
         ("arms", [arm.name for arm in arms]),
         ("prompts", [one["id"] for one in prompts]),
@@ -136,7 +139,10 @@ def _check(
         raise ValueError("two texts would share a random stream: give other seeds")
     if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
         raise ValueError(f"batch={batch!r}: use a whole number, 1 or more")
-    longest = max(prompts, key=lambda one: len(target.encode(one["prompt"])))
+
+
+def _check_room(target: Target, longest: dict, max_new_tokens: int) -> None:
+    """Every text must reach the same length, that of the longest prompt too."""
     room = target.max_length - len(target.encode(longest["prompt"]))
     if max_new_tokens > room:
         raise ValueError(
@@ -158,13 +164,10 @@ def _check_arms(path: Path, rows: Sequence[dict], arms: Sequence[Arm]) -> None:
                 )
 
 
-def _batches(
-    target: Target, arm: Arm, prompts: Sequence[dict], seeds: Sequence[int], size: int
-) -> Iterator[list[Text]]:
-    """The texts of an arm, neighbours in length together, always in the same batches."""
-    by_length = sorted(prompts, key=lambda one: len(target.encode(one["prompt"])))
+def _batches(arm: Arm, prompts: Sequence[dict], seeds: Sequence[int], size: int) -> Iterator[list[Text]]:
+    """The texts of an arm, always in the same batches."""
     for seed in seeds if arm.temperature > 0 else (None,):
-        texts = [Text(one, None if seed is None else seed_of(one["id"], seed)) for one in by_length]
+        texts = [Text(one, None if seed is None else seed_of(one["id"], seed)) for one in prompts]
         yield from (texts[start : start + size] for start in range(0, len(texts), size))
 
 
