@@ -61,6 +61,11 @@ _WHERE = {
     "draw_server": "plots_speed",
     "draw_kinds": "plots_control",
     "draw_trace": "plots_control",
+    "draw_forest": "plots_case",
+    "draw_positions": "plots_case",
+    "draw_clean_runs": "plots_case",
+    "draw_repeats": "plots_repeats",
+    "repeated_pieces": "repeats",
     "segment_panel": "panels",
     "filter_panel": "panels",
     "sampler_panel": "panels",
@@ -73,6 +78,8 @@ _WHERE = {
     "decoding_panel": "panels",
     "speed_panel": "panels",
     "load_panel": "panels",
+    "clean_runs_panel": "panels",
+    "repetition_panel": "panels",
 }
 
 __all__ = sorted(_WHERE)

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 from .numbers import Labels, as_list, as_probs, names
 from .panel import Panel, choice, slider
 from .plots_cache import cache_stages, draw_cache, draw_mask
+from .plots_case import arm_name, draw_clean_runs
 from .plots_heads import draw_steps
 from .plots_laws import draw_laws
+from .plots_repeats import draw_repeats
 from .plots_rounds import draw_round
 from .plots_sampling import draw_filters, draw_samplers, draw_segment
 from .plots_speed import draw_loads, draw_speed_up
@@ -182,3 +184,51 @@ def load_panel(draft_share: float = 0.1, context: int = 0, fixed_k: int = 4) -> 
         "fixed_k": slider("k of the pale curves", 1, 12, int(fixed_k)),
     }
     return Panel(draw_load, controls, "best k over the batch")
+
+
+def clean_runs_panel(runs: int = 2, percent: float = 0.92) -> Panel:
+    """What clean outputs can show: controls ``runs`` (looked at) and ``percent`` (of all runs that loop)."""
+
+    def draw_runs(fig: Any, runs: int, percent: float) -> list[dict]:
+        return draw_clean_runs(fig, runs, percent / 100)
+
+    draw_runs.height = draw_clean_runs.height
+    controls = {
+        "runs": slider("runs looked at", 1, 500, int(runs)),
+        "percent": slider("% of runs that loop", 0.01, 50.0, float(percent), 0.01),
+    }
+    return Panel(draw_runs, controls, "what clean outputs can show")
+
+
+def repetition_panel(
+    found: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+    prompt: str | None = None,
+    left: str = "off",
+    right: str = "rejection",
+    words: int = 4,
+) -> Panel:
+    """The texts of two arms with their repeats marked: controls ``prompt``, ``left``, ``right`` (arms), ``words``.
+
+    found: summary of ``lab.experiment``; rows: its rows.  Only prompts that every arm answered can be chosen.
+    Raises ValueError when there is none.
+    """
+    arms = [one["arm"] for one in found["arms"]]
+    answered = [{row["prompt"] for row in rows if row["arm"] == arm} for arm in arms]
+    prompts = sorted(set.intersection(*answered), key=_by_number)
+    if not prompts:
+        raise ValueError("no prompt was answered by every arm: give the rows of a finished run")
+    named = {arm_name(arm): arm for arm in arms}
+    controls = {
+        "prompt": choice("prompt", prompts, prompt),
+        "left": choice("left", named, left),
+        "right": choice("right", named, right),
+        "words": slider("words said before", 2, 12, int(words)),
+    }
+    return Panel(draw_repeats, controls, "repetition explorer", {"found": found, "rows": rows})
+
+
+def _by_number(name: str) -> tuple[str, int]:
+    """``code-9`` before ``code-10``."""
+    kind, _, number = name.rpartition("-")
+    return (kind, int(number)) if number.isdigit() else (name, 0)
