@@ -13,7 +13,7 @@ from mtp_tutorial.checks.quiz import QUESTIONS
 from mtp_tutorial.records import Sampling
 from mtp_tutorial.sampling import probabilities
 
-ROOMS = ["sampling", "start", "drafting", "lossless", "laws", "heads", "decoding", "speed"]
+ROOMS = ["sampling", "start", "drafting", "lossless", "laws", "heads", "decoding", "speed", "case"]
 EXERCISES = [
     value
     for room in ROOMS
@@ -169,6 +169,12 @@ def python_greedy(draft_tokens, target_argmax):
         (checks.check_best_length,
          lambda rates, seconds: np.argmax(np.cumsum(np.cumprod([1, *rates])) / np.array(seconds))),
         (checks.check_mean_acceptance_length, lambda rs: np.mean([len(r.tokens) for r in rs[1:]])),
+        (checks.check_clean_runs, lambda rate: np.ceil(np.log(0.05) / np.log1p(-rate))),
+        (checks.check_has_tail_loop,
+         lambda ids, low, high, n: any(len(ids) >= n * p and ids[-n * p :] == ids[-p:] * n
+                                       for p in range(low, high + 1))),
+        (checks.check_suspect,
+         lambda a, one, moves: "argmax" if one else "none" if not moves else "coin" if min(a) > 0.97 else "other"),
     ],
 )  # fmt: skip
 def test_right_answers_in_python_numpy_and_torch_pass(checker, function):

@@ -5,6 +5,7 @@ Must not know: notebooks, pictures.
 """
 
 from .base import Exercise, Mistake, Result
+from .case import check_clean_runs, check_has_tail_loop, check_suspect
 from .decoding import check_expected_acceptance, check_follows_the_coin, check_speed_up
 from .drafting import check_greedy_verify, check_roll_back, check_tokens_per_round, check_verification_mask
 from .heads import check_mix, check_predicted_position, check_shifted_kl
@@ -25,6 +26,7 @@ __all__ = [
     "check_acceptance_rate",
     "check_answer",
     "check_best_length",
+    "check_clean_runs",
     "check_conditional_rates",
     "check_expected_acceptance",
     "check_expected_tokens",
@@ -32,6 +34,7 @@ __all__ = [
     "check_follows_the_coin",
     "check_full_p_law",
     "check_greedy_verify",
+    "check_has_tail_loop",
     "check_mean_acceptance_length",
     "check_mix",
     "check_one_hot_law",
@@ -43,6 +46,7 @@ __all__ = [
     "check_shifted_kl",
     "check_softmax_with_temperature",
     "check_speed_up",
+    "check_suspect",
     "check_tokens_per_round",
     "check_top_p_mask",
     "check_verification_mask",

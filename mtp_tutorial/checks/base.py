@@ -154,6 +154,8 @@ def same(left: Any, right: Any, tolerance: float) -> bool:
         return len(left) == len(right) and all(same(a, b, tolerance) for a, b in zip(left, right))
     if isinstance(left, (list, tuple)) or isinstance(right, (list, tuple)) or left is None or right is None:
         return left is right
+    if isinstance(left, str) or isinstance(right, str):
+        return left == right
     if math.isnan(left) or math.isnan(right):
         return math.isnan(left) and math.isnan(right)
     return left == right or abs(left - right) <= tolerance
@@ -206,6 +208,25 @@ def read_int(value: Any) -> int:
     if not math.isfinite(number) or number != int(number):
         raise TypeError("return one whole number")
     return int(number)
+
+
+def read_flag(value: Any) -> int:
+    """One boolean; 0 and 1 will do."""
+    value = _plain(value)
+    if not isinstance(value, (bool, int)) or value not in (0, 1):
+        raise TypeError("return True or False")
+    return int(value)
+
+
+def word_reader(words: Sequence[str]) -> Callable[[Any], str]:
+    """A reader of one of these words."""
+
+    def read_word(value: Any) -> str:
+        if not isinstance(value, str) or value not in words:
+            raise TypeError(f"return one of {', '.join(map(repr, words))}")
+        return value
+
+    return read_word
 
 
 def read_row(value: Any) -> list[float]:

@@ -234,4 +234,40 @@ QUESTIONS: dict[str, Question] = {
         },
         0.0051,
     ),
+    "08-two": Question(
+        "Two outputs, both clean: which share of looping runs do they exclude at 95 % (two decimals)?",
+        0.78,
+        "1 - √0.05: with a rate of 0.78, both are clean in 0.22² = 5 % of cases. Lower rates stay possible.",
+        {
+            0.05: "That is the level. Solve (1 - rate)² = 0.05.",
+            0.95: "That is the level. Solve (1 - rate)² = 0.05.",
+            0.5: "At a rate of 0.5 both are clean in 25 % of cases: not excluded.",
+            0.22: "That is 1 - rate.",
+        },
+        0.0051,
+    ),
+    "08-pattern": Question(
+        "With and without MTP 30 % of all outputs repeat. How often are two outputs without MTP both clean?",
+        0.49,
+        "0.7 · 0.7.",
+        {
+            0.09: "That is how often both repeat.",
+            0.7: "That is one output.",
+            0.51: "That is how often at least one repeats.",
+            0.42: "That is exactly one of the two.",
+        },
+        0.0051,
+    ),
+    "08-many": Question(
+        "42 comparisons, nothing wrong anywhere, each tested at 5 % without correction: how many false alarms on "
+        "average?",
+        2.1,
+        "42 · 0.05. Holm's correction makes even one of them rare.",
+        {
+            0.05: "That is for each of them.",
+            42: "That would be a test that always rings.",
+            0: "Each comparison rings falsely in 5 of 100 cases.",
+        },
+        0.01,
+    ),
 }
