@@ -344,6 +344,14 @@ def planted(shift: float, seed: int, prompts: int = 40, copies: int = 1) -> list
 HEADER = {"target": "planted", "max_new_tokens": 16}
 
 
+def test_too_few_pairs_say_so():
+    """Three prompts, like two outputs an arm, cannot show a difference of any size."""
+    found = arm_of(ex.summary(HEADER, planted(0.8, 0, prompts=3)), "rejection")
+    assert found["verdict"].startswith("no difference seen")
+    assert "so few pairs could not have shown any in tail loops" in found["verdict"]
+    assert all(cell["detectable"] is None or cell["detectable"] <= 1 for cell in found["differences"].values())
+
+
 def test_a_planted_difference_is_found_and_its_absence_is_not():
     found = [arm_of(ex.summary(HEADER, planted(0.3, seed)), "rejection") for seed in range(5)]
     assert all(one["verdict"].startswith("repeats more: repeated sentences +") for one in found)

@@ -10,7 +10,6 @@ own temperature, on the same prompts and seeds. All p-values that verdicts rest 
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -213,11 +212,14 @@ def _adjust(comparisons: Sequence[dict | None]) -> None:
 
 
 def _detectable(cell: Mapping, alpha: float) -> float | None:
-    """The mean difference that would have been found with power POWER; None when no difference could have been."""
+    """The mean difference that would have been found with power POWER; None when no difference could have been.
+
+    All tested measures lie between 0 and 1, so none can differ by more than 1.
+    """
     seen = stats.detectable_difference(cell["spread"], cell["pairs"], alpha, POWER)
     if cell["test"].startswith("McNemar"):  # a spread of 0 says little about yes and no: some pairs have to turn
         seen = max(seen, stats.detectable_share(cell["pairs"], alpha, POWER))
-    return seen if math.isfinite(seen) else None
+    return seen if seen <= 1 else None
 
 
 def _as_at_zero(one: Measured, arms: Sequence[Measured]) -> dict | None:

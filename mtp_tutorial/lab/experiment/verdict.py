@@ -62,9 +62,12 @@ def _what_would_have_been(differences: Mapping, power: float) -> str:
         if cell["detectable"]:
             seen.append(f"{amount(name, cell['detectable']).lstrip('+')}{unit and ' ' + unit} in {called}")
     equal = [WORDS[name][0] for name, cell in differences.items() if cell["detectable"] == 0]
+    blind = [WORDS[name][0] for name, cell in differences.items() if cell["detectable"] is None]
     said = []
     if seen:
         said.append(f"a mean difference of {' or '.join(seen)} would have been, with power {power:g}")
     if equal:
         said.append(f"{' and '.join(equal)} equal in every pair")
-    return "; ".join(said) if said else "so few pairs could not have shown any"
+    if blind:
+        said.append(f"so few pairs could not have shown any in {' and '.join(blind)}")
+    return "; ".join(said)
