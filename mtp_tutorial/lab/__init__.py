@@ -8,15 +8,17 @@ from __future__ import annotations
 import importlib
 
 _MODULES = (
-    "claims",
     "bench",
+    "claims",
     "controllers",
     "drafts",
     "exact",
     "experiment",
+    "guesses",
     "instruments",
     "losslessness",
     "museum",
+    "near_ties",
     "probe",
     "repetition",
     "server_sim",
