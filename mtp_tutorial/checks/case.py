@@ -160,7 +160,7 @@ SUSPECT = Exercise(
         Mistake(
             "argmax needs the swap",
             lambda a, one, moves: "argmax" if one and moves else "none" if not moves else _suspect(a, False, moves),
-            "Argmax match follows the target and does not move with the drafter. One text for many seeds gives it away.",
+            "Argmax match follows the target; a random drafter moves nothing. One text for many seeds gives it away.",
         ),
         Mistake(
             "first position only",
