@@ -75,6 +75,10 @@ def length(row: dict) -> float:
     return row["tokens"] / row["rounds"]
 
 
+#: Measured behind n-gram look-up at T = 0 and 0.6, as its README says: blind to the last token, no lm_head of its own.
+BEHIND = {("smollm2", "medusa")}
+
+
 @pytest.mark.parametrize("temperature", [0, 0.6, 1])
 @pytest.mark.parametrize("target", ["nano", "smollm2"])
 def test_each_trained_drafter_was_measured_ahead_of_ngram(target, temperature):
@@ -83,7 +87,9 @@ def test_each_trained_drafter_was_measured_ahead_of_ngram(target, temperature):
     measured = {row["drafter"] for row in acceptance(target)} - {"ngram"}
     assert {"mtp", "draft"} <= measured
     for name in measured:
-        assert length(overall(target, drafter=name, **settings)) > base, name
+        ahead = length(overall(target, drafter=name, **settings)) > base
+        assert ahead or ((target, name) in BEHIND and temperature < 1), name
+        assert not (ahead and temperature == 0 and (target, name) in BEHIND), f"{name} is ahead now: say so"
 
 
 def test_unrolled_training_holds_up_at_positions_2_and_3():
