@@ -15,6 +15,7 @@ from .plots_cache import cache_stages, draw_cache, draw_mask
 from .plots_case import arm_name, draw_clean_runs
 from .plots_heads import draw_steps
 from .plots_laws import draw_laws
+from .plots_museum import draw_exhibit
 from .plots_repeats import draw_repeats
 from .plots_rounds import draw_round
 from .plots_sampling import draw_filters, draw_samplers, draw_segment
@@ -232,3 +233,12 @@ def _by_number(name: str) -> tuple[str, int]:
     """``code-9`` before ``code-10``."""
     kind, _, number = name.rpartition("-")
     return (kind, int(number)) if number.isdigit() else (name, 0)
+
+
+def museum_panel(exhibit: str = "R1") -> Panel:
+    """The bug museum, an exhibit at a time: control ``exhibit``, a dropdown of all of them."""
+    from ..lab.museum import EXHIBITS, get
+
+    get(exhibit)
+    titles = {f"{name} · {one.title}": name for name, one in EXHIBITS.items()}
+    return Panel(draw_exhibit, {"exhibit": choice("exhibit", titles, exhibit)}, "the bug museum")
