@@ -13,7 +13,7 @@ from mtp_tutorial.checks.quiz import QUESTIONS
 from mtp_tutorial.records import Sampling
 from mtp_tutorial.sampling import probabilities
 
-ROOMS = ["sampling", "start", "drafting", "lossless", "laws", "heads", "decoding", "speed", "case"]
+ROOMS = ["sampling", "start", "drafting", "lossless", "laws", "heads", "decoding", "speed", "case", "accuracy"]
 EXERCISES = [
     value
     for room in ROOMS

@@ -4,6 +4,7 @@ Takes: the reader's function, or an answer.  Returns: a ``Result``; ``status`` i
 Must not know: notebooks, pictures.
 """
 
+from .accuracy import check_after_acceptance, check_judge_texts, check_total_variation
 from .base import Exercise, Mistake, Result
 from .case import check_clean_runs, check_has_tail_loop, check_suspect
 from .decoding import check_expected_acceptance, check_follows_the_coin, check_speed_up
@@ -24,6 +25,7 @@ __all__ = [
     "check_accept_probability",
     "check_acceptance",
     "check_acceptance_rate",
+    "check_after_acceptance",
     "check_answer",
     "check_best_length",
     "check_clean_runs",
@@ -35,6 +37,7 @@ __all__ = [
     "check_full_p_law",
     "check_greedy_verify",
     "check_has_tail_loop",
+    "check_judge_texts",
     "check_mean_acceptance_length",
     "check_mix",
     "check_one_hot_law",
@@ -49,5 +52,6 @@ __all__ = [
     "check_suspect",
     "check_tokens_per_round",
     "check_top_p_mask",
+    "check_total_variation",
     "check_verification_mask",
 ]

@@ -270,4 +270,42 @@ QUESTIONS: dict[str, Question] = {
         },
         0.01,
     ),
+    "09-noise": Question(
+        "The drafter proposes random tokens, the rule is rejection, k = 2: total variation to plain sampling?",
+        0,
+        "The rule is lossless whatever was drafted. Only the number of rounds suffers.",
+        {1: "That would be a law without anything in common. The rule decides the law, the drafter the speed."},
+        0.001,
+    ),
+    "09-margin": Question(
+        "Rounding moves each logit by at most 0.05. Up to which margin can two tokens change places?",
+        0.1,
+        "One may fall by 0.05 while the other rises by 0.05.",
+        {0.05: "Both logits move: one may fall while the other rises.", 0.025: "Add the two movements up."},
+        0.001,
+    ),
+    "09-problems": Question(
+        "A model solves 14.1 % of 164 problems, another one 12 % more than that. How many problems are the difference "
+        "(nearest whole number)?",
+        3,
+        "0.141 · 164 = 23.1 problems, and 12 % of these are 2.8.",
+        {
+            20: "Those are 12 percentage points. 12 % more than 14.1 % is 15.8 %.",
+            26: "That is what the better model solves.",
+            23: "That is what the first model solves.",
+            2: "2.8, to be rounded.",
+        },
+        0.001,
+    ),
+    "09-third": Question(
+        "Article B's code, behind an accepted token: p(d) = 0.4. How often is d said (three decimals)?",
+        0.784,
+        "1 - 0.6³: two drafts and one draw from the full row.",
+        {
+            0.64: "That is the first position of a round: two chances.",
+            0.4: "That is the right law.",
+            0.216: "That is how often it is not said.",
+        },
+        0.0011,
+    ),
 }
