@@ -211,7 +211,7 @@ def draw_server(
     right.set_title("milliseconds a token, the median request")
     left.set_ylim(bottom=0)
     right.set_ylim(bottom=0)
-    fig.legend(loc="outside lower center", ncols=min(len(policies), 4))
+    fig.legend(loc="outside lower center", ncols=min(len(policies), 5), columnspacing=1.2)
     winners = [max((r for r in found if r["load"] == x), key=lambda row: row["gain"]) for x in (loads[0], loads[-1])]
     headline(fig, "most tokens a second: " + "; ".join(
         f"{row['policy']} at {row['load']:g} ({row['gain']:.2f}×)" for row in winners))  # fmt: skip
