@@ -87,7 +87,7 @@ def test_a_number_can_be_worked_out(claim):
         ("B5", "total variation 0 for 4 rules"),
         ("B6", "1 rejection, 3 rounds, 3 target calls"),
         ("B7", "0.75 and, after an acceptance, 0.875 instead of 0.5"),
-        ("B8", "largest difference 0"),
+        ("B8", "largest change 0;"),
         ("C1", "46.7 ms"),
         ("C3", "3 of 4 accepted, 4 tokens"),
         ("C7", "28 ms (3.57×), 70 ms (1.43×), 140 ms (0.71×)"),

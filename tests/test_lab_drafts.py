@@ -1,4 +1,4 @@
-"""Drafts from scratch, and the probe of what a hidden state knows."""
+"""Drafts from scratch, the probe of what a hidden state knows, and whether a gate leaks."""
 
 import pytest
 import torch
@@ -8,6 +8,7 @@ from mtp_tutorial.drafters.medusa import MedusaDrafter, MedusaHead
 from mtp_tutorial.drafters.mtp import MtpDrafter
 from mtp_tutorial.drafters.mtp_head import MtpHead
 from mtp_tutorial.lab.drafts import draft_after
+from mtp_tutorial.lab.gate import leak
 from mtp_tutorial.lab.probe import READS, pairs, share_right, token_after_next
 from mtp_tutorial.models import toys
 
@@ -80,3 +81,11 @@ def test_the_probe_answers_for_every_reader():
     target = mt.load("nano")
     found = token_after_next(target, ["It was a warm evening, and Tom sat alone."] * 2, ["Lena carried some rice."])
     assert list(found) == list(READS) and all(0 <= share <= 1 for share in found.values())
+
+
+def test_a_gate_does_not_leak_and_held_open_it_does():
+    target = mt.load("nano", dtype=torch.float64)
+    head, text = mt.load_drafter("gated_lora", target).head, target.encode("One morning, Lena")
+    assert leak(target, head, text) == 0 == leak(target, head, text)
+    assert leak(target, head, text, held_open=True) > 0.1
+    assert leak(target, head, text) == 0  # the gate works again

@@ -14,6 +14,7 @@ _MODULES = (
     "drafts",
     "exact",
     "experiment",
+    "gate",
     "guesses",
     "instruments",
     "losslessness",
