@@ -122,6 +122,7 @@ def draw_trace(fig: Any, runs: Mapping[str, Sequence[Round]]) -> list[dict]:
         axes.set_ylabel("tokens")
         found += [{"run": title, "round": p, "drafted": d, "accepted": a} for p, d, a in zip(places, drafted, accepted)]
     strips[-1].set_xlabel("round")
+    strips[-1].xaxis.get_major_locator().set_params(integer=True)
     highest = max((row["drafted"] for row in found), default=1)
     strips[0].set_yticks(range(0, highest + 1, 2 if highest > 4 else 1))
     fig.legend(*strips[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
