@@ -18,7 +18,7 @@ from .repeats import AGAIN, LOOKS, LOOPING, NEW, repeated_pieces, share_repeated
 #: (colour, marker) of the left and the right arm
 SIDES = (("#0072B2", "o"), ("#D55E00", "s"))
 _FONT, _SIZE = "DejaVu Sans Mono", 8.77  # at this size a character is a whole number of pixels wide
-_WIDE, _HIGH = 0.602 * _SIZE / 72, 1.5 * _SIZE / 72  # inches of a character, of a line
+_WIDE, _HIGH = 0.602 * _SIZE / 72, 1.4 * _SIZE / 72  # inches of a character, of a line
 
 
 def row_of(rows: Sequence[Mapping], arm: str, prompt: str) -> Mapping:
@@ -63,7 +63,7 @@ def draw_repeats(
     return drawn
 
 
-draw_repeats.height = 620
+draw_repeats.height = 680
 
 
 # -- Inside ---------------------------------------------------------------------------------------------------------
