@@ -80,6 +80,23 @@ def test_a_wrong_case_without_a_known_mistake_says_what_is_special():
     assert "u=0.9999999999999999" in result.message  # 1 would be no number of [0, 1)
 
 
+def test_a_known_mistake_is_known_where_it_trips_over_one_case():
+    result = checks.check_expected_tokens(lambda rates: 1 + rates[0] + sum(rates[1:]))  # fails on []
+    assert result.message.startswith("You added the rates")
+    result = checks.check_expected_tokens(lambda rates: 1 + np.cumprod(rates)[-1])
+    assert result.message.startswith("You added the last product only")
+
+
+def test_a_single_answer_in_common_makes_no_known_mistake():
+    result = checks.check_expected_tokens(lambda rates: {(0.8, 0.5): 2.3}[tuple(rates)])  # 1 + the sum, once
+    assert result.message.startswith("For expected_tokens(rates=[0.8, 0.5]) it gave 2.3.")
+
+
+def test_right_but_for_the_empty_list_is_told_so():
+    result = checks.check_expected_tokens(lambda rates: 1 + rates[0] + sum(np.cumprod(rates)[1:]))
+    assert result.message.startswith("Without draft tokens a round brings the target's own token.")
+
+
 def test_a_mask_may_be_made_of_ones_and_zeros():
     assert checks.check_verification_mask(lambda n, k: torch.ones(k + 1, n + k + 1).tril(n)).passed
 

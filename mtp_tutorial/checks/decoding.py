@@ -58,6 +58,16 @@ def _describe(case: tuple) -> str:
 
 # -- expected_acceptance(rounds) -> a share --------------------------------------------------------------------------
 
+_ONE_MORE = (
+    "You divided by num_accepted + 1 in each round. That counts the rejected token as well, but where the whole draft "
+    "was accepted, or nothing drafted, there is none: count the tokens that were judged."
+)
+
+
+def _judged_p(rounds: Sequence[Round]) -> float:
+    return sum(p for p, _, _ in _judged(rounds))
+
+
 EXPECTED = Exercise(
     "expected_acceptance",
     lambda rounds: _mean([p for p, _, _ in _judged(rounds)]),
@@ -83,6 +93,25 @@ EXPECTED = Exercise(
             "the share accepted",
             lambda rs: _mean([float(kept) for _, _, kept in _judged(rs)]),
             "That is what the coins brought. Wanted is what was to be expected before they fell: the mean of p.",
+        ),
+        Mistake(
+            "one more in full rounds",
+            lambda rs: _judged_p(rs) / sum(r.num_accepted + 1 for r in rs if r.num_drafted),
+            _ONE_MORE,
+        ),
+        Mistake(
+            "one more in every round",
+            lambda rs: _judged_p(rs) / sum(r.num_accepted + 1 for r in rs if not r.is_prefill),
+            _ONE_MORE,
+        ),
+        Mistake(
+            "one more in the prefill, too", lambda rs: _judged_p(rs) / sum(r.num_accepted + 1 for r in rs), _ONE_MORE
+        ),
+        Mistake(
+            "divided by drafted",
+            lambda rs: _judged_p(rs) / sum(r.num_drafted for r in rs),
+            "You divided by all that was drafted. Draft tokens behind a rejection are not judged: divide by those that "
+            "were.",
         ),
         Mistake(
             "the accepted ones only",
@@ -132,6 +161,21 @@ SPEED_UP = Exercise(
             "drafts for nothing",
             lambda n, k, d, v, p: n * p / v,
             "Drafting costs time, too: k steps in each round.",
+        ),
+        Mistake(
+            "k verify calls",
+            lambda n, k, d, v, p: n * p / (k * (d + v)),
+            "You counted the verify call k times. One call verifies the whole draft: k · draft_step + verify_call.",
+        ),
+        Mistake(
+            "a verify call for each row",
+            lambda n, k, d, v, p: n * p / (k * d + (k + 1) * v),
+            "You counted the verify call k + 1 times. It is one call on k + 1 rows, and verify_call is its whole time.",
+        ),
+        Mistake(
+            "one token more",
+            lambda n, k, d, v, p: (n + 1) * p / (k * d + v),
+            "You added a token: tokens_a_round holds the recovered or bonus token already.",
         ),
         Mistake(
             "the slow-down",
@@ -222,6 +266,16 @@ COIN = Exercise(
             "the wrong way round",
             lambda rs: not _follows(rs),
             "The wrong way round: return True when no judged token contradicts the coin.",
+        ),
+        Mistake(
+            "always True",
+            lambda rs: True,
+            "You return True whatever was recorded. Look for a token that contradicts its coin.",
+        ),
+        Mistake(
+            "always False",
+            lambda rs: False,
+            "You return False whatever was recorded. Where no judged token contradicts its coin, return True.",
         ),
         Mistake(
             "one half",

@@ -134,6 +134,12 @@ MIX = Exercise(
             "The concatenation is twice as wide as a hidden state: project it back with the matrix.",
         ),
         Mistake(
+            "not transposed",
+            lambda e, h, enorm, hnorm, w: torch.cat([enorm(e), hnorm(h)], -1) @ w,
+            "If it is the product that fails: projection has the shape (size, 2·size), as a Linear stores its weights. "
+            "Multiply the row of 2·size numbers by projection.T.",
+        ),
+        Mistake(
             "sum",
             lambda e, h, enorm, hnorm, w: enorm(e) + hnorm(h),
             "The two are put side by side, not added, and then projected: the head learns how to weigh them.",
@@ -194,6 +200,28 @@ KL = Exercise(
             "the other direction",
             lambda t, s, shift: _kl(s, t[shift:]).mean(),
             "The divergence is the other way round: weigh the logarithms with the teacher's probabilities.",
+        ),
+        Mistake(
+            "the wrong sign",
+            lambda t, s, shift: -_kl(t[shift:], s).mean(),
+            "The sign is wrong: a divergence is never below 0. Take teacher minus student, not student minus teacher.",
+        ),
+        Mistake(
+            "absolute values",
+            lambda t, s, shift: (t[shift:].exp() * (t[shift:] - s).abs()).sum(-1).mean(),
+            "Leave out abs(): the terms of single tokens may be below 0. Only their sum is a divergence.",
+        ),
+        Mistake(
+            "absolute differences of probabilities",
+            lambda t, s, shift: (t[shift:].exp() - s.exp()).abs().sum(-1).mean(),
+            "That is a distance between probabilities. The divergence takes teacher minus student in logarithms, "
+            "weighed with the teacher's probabilities.",
+        ),
+        Mistake(
+            "logarithm of logarithms",
+            lambda t, s, shift: torch.nn.functional.kl_div(s, t[shift:], reduction="batchmean"),
+            "nan comes from the logarithm of a negative number. The teacher's rows are logarithms already. If you use "
+            "F.kl_div, tell it so: log_target=True.",
         ),
         Mistake(
             "sum over the rows",

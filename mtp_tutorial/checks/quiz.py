@@ -142,6 +142,7 @@ QUESTIONS: dict[str, Question] = {
             1: "With 1 token a round of 140 ms is slower than a plain call of 100 ms.",
             2: "With 2 it is already 1.43 times as fast.",
             5: "That is the most a round can bring.",
+            0.29: "That is the acceptance rate at the break-even. Asked: tokens a round.",
         },
         0.001,
     ),
@@ -154,6 +155,7 @@ QUESTIONS: dict[str, Question] = {
             0.5: "Draft tokens behind a rejection are counted as drafted, although nobody judged them.",
             0.48: "That is tokens a round ÷ 4. The target's own token is not an accepted one.",
             0.39: "That is tokens a round ÷ 5.",
+            0.94: "Those are the accepted tokens of a round. Divide them by the 4 drafted ones.",
         },
         0.0051,
     ),
@@ -200,7 +202,10 @@ QUESTIONS: dict[str, Question] = {
         "T = 0.6, argmax match, 100 seeds that happen to share their first token: how many different texts?",
         1,
         "After the first token nothing is drawn: each token is the target's favourite.",
-        {100: "No number is drawn after the first token, so the seed cannot matter."},
+        {
+            100: "No number is drawn after the first token, so the seed cannot matter.",
+            8: "Those were the seeds of the prediction, and this rule made one text of them.",
+        },
     ),
     "07-favourite": Question(
         "T = 0.6, rule rejection, a greedy draft; the draft token is the target's favourite, p = 0.4: how often is it "
@@ -218,6 +223,7 @@ QUESTIONS: dict[str, Question] = {
         {
             2.1: "0.5 holds only where position 1 was accepted: its share of all rounds is 0.6 · 0.5.",
             0.9: "You forgot the target's own token, one in each round.",
+            1.6: "That is position 1 alone. Position 2 adds its share of all rounds, 0.6 · 0.5.",
             1.3: "You left out position 1 alone: it brings 0.6, whatever happens at position 2.",
         },
         0.001,

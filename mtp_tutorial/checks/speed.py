@@ -22,6 +22,11 @@ def _expected(rates: Sequence[float]) -> float:
     return theory.expected_tokens(rates, len(rates))
 
 
+def _closed_formula(rates: Sequence[float]) -> float:
+    mean = sum(rates) / len(rates)
+    return (1 - mean ** (len(rates) + 1)) / (1 - mean)
+
+
 EXPECTED_TOKENS = Exercise(
     "expected_tokens",
     _expected,
@@ -48,6 +53,29 @@ EXPECTED_TOKENS = Exercise(
             "the mean rate",
             lambda rates: theory.expected_tokens(sum(rates) / len(rates), len(rates)) if rates else 1.0,
             "You put the mean rate in each place. The early positions weigh more: they are part of every product.",
+        ),
+        Mistake(
+            "the mean in the closed formula",
+            _closed_formula,
+            "You put the mean rate into the closed formula, which holds if all positions have the same rate. Here each "
+            "has its own, and the early ones weigh more: add the products.",
+        ),
+        Mistake(
+            "the last product only",
+            lambda rates: 1 + math.prod(rates),
+            "You added the last product only: the share of rounds in which all are accepted. Add the share of each "
+            "position: a₁, a₁a₂, …",
+        ),
+        Mistake(
+            "the last product alone",
+            lambda rates: math.prod(rates),
+            "That is the last product: the share of rounds in which all are accepted. Add the share of each position, "
+            "and 1 for the target's own token.",
+        ),
+        Mistake(
+            "one position short",
+            lambda rates: _expected(rates[:-1]),
+            "You stop one position short: the last draft token brings something, too.",
         ),
         Mistake(
             "the most",
@@ -136,6 +164,16 @@ def _best(score: Callable[[float, float], float]) -> Callable[[Sequence[float], 
     return choose
 
 
+def _first_that_is_worse(rates: Sequence[float], seconds: Sequence[float]) -> int:
+    speeds = [n / s for n, s in zip(_tokens(rates), seconds)]
+    return next((k - 1 for k in range(1, len(speeds)) if speeds[k] < speeds[k - 1]), len(speeds) - 1)
+
+
+_ONE_LOW = (
+    "Your k is one too low. Let the list of speeds start with k = 0, which is 1 ÷ seconds[0]: then the place in the "
+    "list is k itself."
+)
+
 BEST_LENGTH = Exercise(
     "best_length",
     _best(lambda tokens, seconds: tokens / seconds),
@@ -145,6 +183,8 @@ BEST_LENGTH = Exercise(
         ([0.9, 0.1, 0.1], [1.0, 1.1, 1.2, 1.3]),
         ([0.05, 0.05], [1.0, 1.1, 1.2]),
         ([0.6, 0.6, 0.6], [1.0, 1.0, 1.6, 1.7]),
+        ([0.1, 0.1], [0.02, 0.024, 0.03]),
+        ([0.9, 0.9, 0.9], [1.0, 1.0, 1.6, 1.7]),
     ],
     read_int,
     [
@@ -169,9 +209,27 @@ BEST_LENGTH = Exercise(
             "One too long: seconds[0] is the round without a draft, so the place in the list is k itself.",
         ),
         Mistake(
-            "one short",
-            lambda rates, seconds: max(_best(lambda n, s: n / s)(rates, seconds) - 1, 0),
-            "One too short: seconds[0] is the round without a draft, so the place in the list is k itself.",
+            "an index from k = 1",
+            lambda rates, seconds: max(range(len(rates)), key=lambda i: _tokens(rates)[i + 1] / seconds[i + 1]),
+            _ONE_LOW,
+        ),
+        Mistake("one too low", lambda rates, seconds: max(_best(lambda n, s: n / s)(rates, seconds) - 1, 0), _ONE_LOW),
+        Mistake(
+            "stops early",
+            _first_that_is_worse,
+            "You stop at the first k that is worse than the one before. With steps in the costs a longer draft may pay "
+            "again: compare all k.",
+        ),
+        Mistake(
+            "the round counted k times",
+            lambda rates, seconds: max(range(len(seconds)), key=lambda k: _tokens(rates)[k] / (1 + k * seconds[k])),
+            "You divided by 1 + k · seconds[k]. seconds[k] is no draft step: it is the whole round, drafts and verify "
+            "call together. Divide by it alone.",
+        ),
+        Mistake(
+            "plain speed taken as 1",
+            lambda rates, seconds: _best(lambda n, s: n / s)(rates, [1.0, *seconds[1:]]),
+            "You took one token a second for k = 0. That round takes seconds[0], and it need not be 1.",
         ),
         Mistake(
             "rates added",
@@ -181,6 +239,11 @@ BEST_LENGTH = Exercise(
     ],
     "Tokens a round ÷ seconds a round, k = 0 included: the whole of a controller's decision.",
     argument_names=("rates", "seconds"),
+    hints={
+        3: "Drafting does not pay here.",
+        5: "A fast model: here all times are far below a second.",
+        6: "Here the costs go up in steps.",
+    },
 )
 
 
