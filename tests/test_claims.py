@@ -16,7 +16,7 @@ from mtp_tutorial.lab.claims import CLAIMS, NOTEBOOKS, REPORTED, VERDICTS, Claim
 from mtp_tutorial.lab.claims.numbers import measured
 
 ROOT = Path(__file__).resolve().parents[1]
-TO_COME = {"02", "08", "09", "10", "11", "12"}  # notebooks that claims may name before they are written
+TO_COME = {"02", "10", "11", "12"}  # notebooks that claims may name before they are written
 THERE = {path.stem[:2]: path for path in (ROOT / "notebooks").glob("*.ipynb")}
 each_claim = pytest.mark.parametrize("claim", CLAIMS.values(), ids=lambda claim: claim.key)
 
@@ -101,9 +101,10 @@ def test_numbers_known_by_hand(key, words):
 def test_the_measured_ones_carry_their_verdict():
     positions = measured("nano", "mtp", 0, 4)["accepted"]
     assert positions == sorted(positions, reverse=True)  # B4: acceptance falls with the position
-    rows = {kind: measured("smollm2", "mtp", 0, 2, kind) for kind in ("json", "code", "chat", "fiction")}
-    length = {kind: row["tokens"] / row["rounds"] for kind, row in rows.items()}
-    assert length["json"] > length["code"] + 0.3 > max(length["chat"], length["fiction"]) + 0.3  # C10
+    for k in (2, 4):  # C10: JSON is ahead; code and the others are close
+        rows = {kind: measured("smollm2", "mtp", 0, k, kind) for kind in ("json", "code", "chat", "fiction")}
+        length = {kind: row["tokens"] / row["rounds"] for kind, row in rows.items()}
+        assert length.pop("json") > max(length.values()) + 0.3
     head, model = (measured("smollm2", name, 0.6, 2) for name in ("mtp", "draft"))
     assert head["tokens"] / head["rounds"] > model["tokens"] / model["rounds"]  # C13
     assert theory.speedup(0, 4, 0.1) < 1 < theory.speedup(1, 4, 0.1)  # C17

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import mtp_tutorial as mt
+from mtp_tutorial.lab import near_ties
 from mtp_tutorial.lab.guesses import Guessed, Guesses, first_after, fit_after
 from mtp_tutorial.lab.near_ties import Compared, compare, row_difference
 from mtp_tutorial.models import toys
@@ -57,6 +58,7 @@ def test_rounding_that_is_planted_flips_what_it_must(shaken):
     assert all(one.change >= one.margin for one in flipped)
     assert all(one.change <= 0.6 for one in found) and max(one.change for one in found) > 0.1
     assert 0.1 < row_difference(shaken, PROMPTS[2]) <= 0.3
+    assert min(one.margin for one in flipped) < 0.3  # where two tokens were near to one another
     plain = mt.generate(shaken, PROMPTS, sampling=GREEDY, max_new_tokens=24, ignore_eos=True)
     drafted = mt.generate(
         shaken,
@@ -91,6 +93,14 @@ def test_one_prompt_is_refused(target, prompts):
 def test_rows_must_leave_a_text_before_them(target, rows):
     with pytest.raises(ValueError, match="the text has 2 tokens"):
         row_difference(target, [1, 2], rows)
+
+
+def test_a_tie_is_a_margin_of_0_whichever_of_the_two_comes_first():
+    for ids in ([7, 4, 1], [4, 7, 1]):
+        assert near_ties._margins((ids, [2.0, 2.0, 0.5]), ([7, 4, 1], [2.5, 2.0, 0.5]), 4, 4) == (0, 0.5)
+    assert near_ties._margins(([7, 4, 1], [2.0, 1.9, 1.0]), ([1, 7, 4], [2.5, 2.0, 0.5]), 7, 1) == (1.0, 1.5)
+    assert near_ties._margins(([7, 4, 1], [2.0, 1.9, 1.0]), ([9, 7, 4], [2.5, 2.0, 0.5]), 7, 9) == (math.inf, math.inf)
+    assert near_ties._margins(([7, 4, 1], [2.0, 1.5, 1.0]), ([7, 9, 8], [2.5, 2.0, 0.5]), 7, 7) == (0.5, math.inf)
 
 
 def test_flipped_is_another_token():

@@ -32,8 +32,10 @@ class Compared:
 
     position: its place in the text, from 0; the first is the prefill's and is left out.
     token, other: what plain decoding says, and what the verify call says.
-    margin: plain decoding's largest logit minus its second largest.
-    change: by how much that difference is another one in the verify call; inf when it cannot be told.
+    margin: in the plain call, the logit of ``token`` minus that of its rival: of ``other`` where the two differ, else
+        the second largest.
+    change: by how much this difference is another one in the verify call. A token flips where it is made up for, so
+        only if change ≥ margin. inf where a logit was too small to be kept.
     """
 
     sequence: int
@@ -91,20 +93,24 @@ def compare(
         for position, (token, other) in enumerate(zip(one.tokens, two.tokens)):
             if position:
                 here, there = plain_rows.rows[sequence][position], rows.rows[sequence][position]
-                compared.append(Compared(sequence, position, token, other, *_margins(here, there)))
+                compared.append(Compared(sequence, position, token, other, *_margins(here, there, token, other)))
             if token != other:
                 break
     return compared
 
 
-def _margins(plain: tuple[list[int], list[float]], verified: tuple[list[int], list[float]]) -> tuple[float, float]:
-    """(margin, change) of one row, from the largest logits of both calls."""
-    (first, second, *_), (top, next_one, *_) = plain
-    there = dict(zip(*verified))
-    margin = top - next_one
-    if first not in there or second not in there:
+def _margins(
+    plain: tuple[list[int], list[float]], verified: tuple[list[int], list[float]], token: int, other: int
+) -> tuple[float, float]:
+    """(margin, change) of one token, from the largest logits of both calls."""
+    here, there = dict(zip(*plain)), dict(zip(*verified))
+    rival = other if other != token else next(one for one in plain[0] if one != token)  # at ties any may come first
+    if rival not in here:
+        return math.inf, math.inf
+    margin = here[token] - here[rival]
+    if token not in there or rival not in there:
         return margin, math.inf
-    return margin, abs(margin - (there[first] - there[second]))
+    return margin, abs(margin - (there[token] - there[rival]))
 
 
 @torch.no_grad()

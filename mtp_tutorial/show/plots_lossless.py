@@ -18,6 +18,7 @@ _PAIR = ((LOOKS["accepted"].color, ""), (LOOKS["recovered"].color, "\\\\"))
 #: (colour, marker) of number formats or targets
 _SERIES = (("#0072B2", "o"), ("#E69F00", "s"), ("#009E73", "^"), ("#CC79A7", "D"))
 _FLOOR = 1e-17  # where a distance of 0 is drawn
+_TIE, _STILL = 1e-5, 1e-16  # where a margin of 0 is drawn, and a change of 0
 
 
 def draw_distances(fig: Any, rows: Sequence[Mapping], largest: float = 1e-12) -> list[dict]:
@@ -152,11 +153,11 @@ def draw_same_word(fig: Any, series: Mapping[str, Sequence[float]], word: str = 
 draw_same_word.height = 360
 
 
-def draw_near_ties(fig: Any, runs: Mapping[str, Sequence[Any]], floor: float = 1e-15) -> list[dict]:
+def draw_near_ties(fig: Any, runs: Mapping[str, Sequence[Any]]) -> list[dict]:
     """Margins against changes: how close the two best tokens are, and by how much the verify call moves them.
 
-    runs: name → ``Compared`` records of ``lab.near_ties``.  floor: where a change or a margin of 0 is drawn.
-    Left of the dashed line a token may flip; those that did are marked. Returns a row a run: run, tokens, flipped,
+    runs: name → ``Compared`` records of ``lab.near_ties``. Margins and changes of 0 are drawn at the edges.
+    On and above the dashed line a token may flip; those that did are marked. Returns a row a run: run, tokens, flipped,
     largest_change, smallest_margin, widest (the largest margin that flipped; None without one).
     """
     if not runs or not all(runs.values()):
@@ -165,11 +166,11 @@ def draw_near_ties(fig: Any, runs: Mapping[str, Sequence[Any]], floor: float = 1
     found = []
     for (name, records), (color, marker) in zip(runs.items(), _SERIES, strict=False):
         known = [one for one in records if one.change < float("inf")]
-        x, y = ([max(getattr(one, part), floor) for one in known] for part in ("margin", "change"))
+        x, y = [max(one.margin, _TIE) for one in known], [max(one.change, _STILL) for one in known]
         axes.plot(x, y, marker, color=color, markersize=4, alpha=0.45, label=name, linestyle="none")
         flips = [one for one in records if one.flipped]
         axes.plot(
-            [max(one.margin, floor) for one in flips], [max(min(one.change, 1e3), floor) for one in flips], "X",
+            [max(one.margin, _TIE) for one in flips], [max(min(one.change, 5), _STILL) for one in flips], "X",
             color="#D55E00", markersize=11, markeredgecolor=INK,
         )  # fmt: skip
         found.append(
@@ -182,15 +183,14 @@ def draw_near_ties(fig: Any, runs: Mapping[str, Sequence[Any]], floor: float = 1
                 "widest": max((one.margin for one in flips), default=None),
             }
         )
-    ends = [floor / 3, 60]
-    axes.plot(ends, ends, "--", color=INK, linewidth=1)
+    axes.plot([_TIE, 10], [_TIE, 10], "--", color=INK, linewidth=1)
     axes.plot([], [], "X", color="#D55E00", markeredgecolor=INK, markersize=10, label="flipped")
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_xlim(*ends)
-    axes.set_ylim(floor / 3, 10)
-    axes.set_xlabel("margin: largest logit minus the second, one-row call (0 is drawn at the left edge)")
-    axes.set_ylabel("change of it in the verify call")
+    axes.set_xlim(_TIE / 2, 60)
+    axes.set_ylim(_STILL / 3, 10)
+    axes.set_xlabel("margin: largest logit minus the second, one-row call (0: at the left edge)")
+    axes.set_ylabel("change of it (0: at the bottom)")
     axes.grid(color=GRID)
     fig.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=len(runs) + 1)
     headline(fig, "flipped: " + ", ".join(f"{row['run']} {row['flipped']} of {row['tokens']}" for row in found))

@@ -58,8 +58,8 @@ _ALL = (
     ),
     Claim(
         "A10", "SGLang verifies by argmax on some devices, also above 0, and does not repeat itself.", HOLDS_CORRECTED,
-        "it did; the temperature is then ignored, and it was taken out because it looped", ("04", "07", "08"),
-        "mtp-tutorial museum R17", n.a10,
+        "it did so once; the temperature is then ignored, it loops more, and was taken out as a fault",
+        ("04", "07", "08"), "mtp-tutorial museum R17", n.a10,
     ),
     Claim(
         "A11", "Two outputs each with and without MTP show the cause.", WRONG, "far too few to show anything",
@@ -159,16 +159,17 @@ _ALL = (
     ),
     Claim(
         "C8", "At batch 1 five times the arithmetic costs next to nothing.", HOLDS,
-        "where memory sets the pace", ("02", "05"), "tests/test_theory.py::test_c8_c9_memory_against_arithmetic", n.c8,
+        "where memory sets the pace, as on the article's GPU", ("02", "05"),
+        "tests/test_theory.py::test_c8_c9_memory_against_arithmetic", n.c8,
     ),
     Claim(
-        "C9", "At batch 256 decoding is bound by compute.", HOLDS_CORRECTED,
-        "by the article's own numbers not yet; the drafts tip it", ("02", "05"),
+        "C9", "At batch 256 arithmetic comes to set the pace, and drafts compete for it.", HOLDS_CORRECTED,
+        "by the article's own numbers not quite; the drafts tip it", ("02", "05"),
         "tests/test_theory.py::test_c9_the_drafts_tip_it", n.c9,
     ),
     Claim(
         "C10", "Code and JSON are accepted more often than chat and fiction.", HOLDS_CORRECTED,
-        "JSON is, code only in part", ("05",), None, n.c10,
+        "JSON is; for code our prompts do not settle it", ("05",), None, n.c10,
     ),
     Claim(
         "C11", "The best k drifts with the load, and engines adapt it.", HOLDS, "down to no drafts at all", ("05",),
