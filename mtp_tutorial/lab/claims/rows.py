@@ -71,8 +71,8 @@ _ALL = (
     ),
     # B: does guessing cost quality?
     Claim(
-        "B1", "MTP needs no extra model and saves memory.", HOLDS_CORRECTED,
-        "against a second model only: weights, cache and compute come on top of plain decoding", ("06",),
+        "B1", "Against a separate draft model, MTP needs no extra model and saves memory.", HOLDS_CORRECTED,
+        "so it does; against plain decoding, its weights, cache and compute come on top", ("06",),
         "tests/test_mtp.py::test_the_heads_weights_hold_nothing_of_the_target", n.b1,
     ),
     Claim(
@@ -164,7 +164,7 @@ _ALL = (
     ),
     Claim(
         "C9", "At batch 256 arithmetic comes to set the pace, and drafts compete for it.", HOLDS_CORRECTED,
-        "by the article's own numbers not quite; the drafts tip it", ("02", "05"),
+        "at the peak of the data sheet not quite; the drafts tip it", ("02", "05"),
         "tests/test_theory.py::test_c9_the_drafts_tip_it", n.c9,
     ),
     Claim(
