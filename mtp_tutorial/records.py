@@ -185,6 +185,12 @@ class Round:
         return self.seconds_drafting + self.seconds_verifying + self.seconds_elsewhere
 
 
+def by_position(rounds: Sequence[Round], k: int) -> tuple[list[int], list[int]]:
+    """For draft positions 1 … k: in how many rounds the position was drafted, and in how many it was accepted."""
+    drafted = [sum(one.num_drafted > i for one in rounds) for i in range(k)]
+    return drafted, [sum(one.num_accepted > i for one in rounds) for i in range(k)]
+
+
 @dataclass(frozen=True)
 class Generation:
     """One finished text with the rounds that made it. Rates are derived from the rounds, never stored."""
@@ -225,8 +231,7 @@ class Generation:
     def acceptance_by_position(self) -> list[float]:
         """For each draft position: the share of rounds that drafted it in which it was accepted."""
         longest = max((r.num_drafted for r in self.rounds), default=0)
-        tried = [sum(r.num_drafted > i for r in self.rounds) for i in range(longest)]
-        return [sum(r.num_accepted > i for r in self.rounds) / n for i, n in enumerate(tried)]
+        return [accepted / drafted for drafted, accepted in zip(*by_position(self.rounds, longest), strict=True)]
 
     @property
     def kinds(self) -> list[str]:

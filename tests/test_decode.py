@@ -12,9 +12,10 @@ from helpers import LOSSLESS, STEADY
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from tiny import Calls, Scripted, Watch, tiny
+from tiny import Calls, Watch, tiny
 
 import mtp_tutorial as mt
+from mtp_tutorial.lab.drafts import Says
 from mtp_tutorial.models import toys
 from mtp_tutorial.models.toys import random_toy
 from mtp_tutorial.sampling import inverse_cdf
@@ -110,7 +111,7 @@ def test_a_rejection_at_any_place_of_the_draft(rule, wrong_at):
         draft = plain.tokens[len(said) : len(said) + k]
         return [(token + 1) % 6 if place == wrong_at else token for place, token in enumerate(draft)]
 
-    fast = mt.generate(TOY, PROMPTS[1], Scripted(plan), rule, sampling=GREEDY, max_new_tokens=17)
+    fast = mt.generate(TOY, PROMPTS[1], Says(plan), rule, sampling=GREEDY, max_new_tokens=17)
     assert fast.tokens == plain.tokens
     accepted = 4 if wrong_at is None else wrong_at
     whole = fast.rounds[1:-1]
@@ -122,7 +123,7 @@ def test_a_rejection_at_any_place_of_the_draft(rule, wrong_at):
 
 def test_eos_inside_the_draft_ends_the_text_there():
     target = cycle(6, eos="e")  # a b c d <eos> f
-    draft = Scripted(lambda said, k: [(said[-1] + 1 + i) % 6 for i in range(k)])
+    draft = Says(lambda said, k: [(said[-1] + 1 + i) % 6 for i in range(k)])
     plain = mt.generate(target, "a", sampling=GREEDY, max_new_tokens=20)
     assert plain.tokens == [1, 2, 3, 4] and plain.finish_reason == "eos" and plain.text == "b c d"
     for k in range(1, 8):
@@ -159,7 +160,7 @@ def test_the_budget_ends_the_text_inside_the_draft(k):
 
 def test_a_stop_string_inside_the_draft_ends_the_text_there():
     target = cycle(8)
-    draft = Scripted(lambda said, k: [(said[-1] + 1 + i) % 8 for i in range(k)])
+    draft = Says(lambda said, k: [(said[-1] + 1 + i) % 8 for i in range(k)])
     plain = mt.generate(target, "a", sampling=GREEDY, max_new_tokens=30, stop="d e")
     assert plain.tokens == [1, 2, 3, 4] and plain.text == "b c " and plain.finish_reason == "stop"
     for k in range(1, 9):
@@ -271,7 +272,7 @@ def test_a_shorter_budget_gives_a_prefix(rule):
 def test_drafts_and_coins_come_from_different_streams():
     drafting, verifying = set(), set()
 
-    class Sampled(Scripted):
+    class Sampled(Says):
         def propose(self, k, sampling, uniforms):
             drafting.update(uniforms.flatten().tolist())
             return super().propose(k, sampling, uniforms)
@@ -342,7 +343,7 @@ def test_rates_against_a_count_by_hand():
         n = next(right)
         return [(said[-1] + 1 + i) % 8 if i < n else said[-1] for i in range(k)]
 
-    g = mt.generate(target, "a", Scripted(plan), num_speculative_tokens=3, sampling=GREEDY, max_new_tokens=11)
+    g = mt.generate(target, "a", Says(plan), num_speculative_tokens=3, sampling=GREEDY, max_new_tokens=11)
     assert g.tokens == [(1 + i) % 8 for i in range(11)]
     assert [r.tokens for r in g.rounds] == [(1,), (2, 3, 4), (5,), (6, 7, 0, 1), (2, 3)]
     assert [r.num_accepted for r in g.rounds] == [0, 2, 0, 3, 1]
@@ -467,7 +468,7 @@ def test_bad_logits_in_a_used_row_raise(row, value, everywhere, sampling):
 def test_bad_logits_in_a_padding_row_do_not_matter():
     # Sequence 0 drafts nothing, so rows 1 and 2 of the batch are padding for it.
     for row in (1, 2):
-        drafter = Scripted(None)
+        drafter = Says(None)
         drafter.propose = lambda k, sampling, uniforms: mt.Draft(torch.tensor([[-1, -1], [1, 1]]))
         clean = mt.generate(TOY, [[1], [2]], drafter, max_new_tokens=3)
         spoilt = mt.generate(TOY, [[1], [2]], drafter, max_new_tokens=3, hooks=Spoil(math.nan, row))

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from mtp_tutorial.decode import Hooks
 from mtp_tutorial.models import Target, wrap
-from mtp_tutorial.records import Draft
 from mtp_tutorial.sampling import inverse_cdf
 from mtp_tutorial.verify import Rule, conclude, draw_at, full_row, leading
 
@@ -98,32 +97,6 @@ class Watch(Hooks):
 
     def observe(self, sequences, draft, target_probs, uniforms, verdict) -> None:
         self.seen.append((list(sequences), draft, target_probs, uniforms, verdict))
-
-
-class Scripted:
-    """A drafter that says ``plan(tokens said so far, k)`` for each sequence: a list of at most k ids."""
-
-    needs_hidden = ()
-    vocab_size = None
-
-    def __init__(self, plan) -> None:
-        self.plan = plan
-
-    def start(self, target, prompts, hidden) -> None:
-        self.said = [[] for _ in prompts]
-
-    def propose(self, k, sampling, uniforms) -> Draft:
-        rows = [list(self.plan(said, want))[:want] for said, want in zip(self.said, k.tolist(), strict=True)]
-        width = max(map(len, rows), default=0)
-        tokens = torch.tensor([row + [-1] * (width - len(row)) for row in rows], dtype=torch.int64)
-        return Draft(tokens.reshape(len(rows), width))
-
-    def commit(self, verdict, hidden) -> None:
-        for said, tokens in zip(self.said, verdict.tokens.tolist(), strict=True):
-            said.extend(token for token in tokens if token >= 0)
-
-    def keep(self, rows) -> None:
-        self.said = [self.said[row] for row in rows]
 
 
 def worst(pairs_a, pairs_b) -> float:

@@ -1,4 +1,4 @@
-"""What a drafter proposes for one text, outside of any run; and a drafter that only guesses.
+"""What a drafter proposes for one text, outside of any run; and drafters without a model.
 
 Takes: a target, a drafter, token ids.  Returns: a ``Draft``.
 Must not know: verify rules, the loop, kinds of drafters.
@@ -6,7 +6,7 @@ Must not know: verify rules, the loop, kinds of drafters.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -72,3 +72,27 @@ class RandomDrafter:
 
     def keep(self, rows: Sequence[int]) -> None:
         pass
+
+
+class Says:
+    """A drafter without any thought: ``plan(tokens said so far, k)`` is its draft."""
+
+    needs_hidden: tuple[int, ...] = ()
+    vocab_size = None
+
+    def __init__(self, plan: Callable[[list[int], int], Sequence[int]]) -> None:
+        self.plan = plan
+
+    def start(self, target: Target, prompts: Sequence[Sequence[int]], hidden: tuple[Tensor, ...]) -> None:
+        self.said: list[list[int]] = [[] for _ in prompts]
+
+    def propose(self, k: Tensor, sampling: Sampling, uniforms: Tensor) -> Draft:
+        rows = [list(self.plan(said, want))[:want] for said, want in zip(self.said, k.tolist(), strict=True)]
+        return Draft.of_lists(rows, "cpu")
+
+    def commit(self, verdict: Verdict, hidden: tuple[Tensor, ...]) -> None:
+        for said, tokens in zip(self.said, verdict.tokens.tolist(), strict=True):
+            said.extend(token for token in tokens if token >= 0)
+
+    def keep(self, rows: Sequence[int]) -> None:
+        self.said = [self.said[row] for row in rows]

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from ..decode import generate
@@ -28,6 +29,7 @@ from ..models import Target, load
 from ..records import Sampling
 from ..sampling import probabilities
 from ..verify import RULES
+from .stats import merge_small
 
 SAMPLING = Sampling(temperature=1.0, top_k=4)
 PROMPT = "Ben: Have you seen my"  # nano goes on in many ways here
@@ -93,25 +95,13 @@ def p_value(found: Sequence[tuple[int, ...]], expected: dict[tuple[int, ...], fl
     counts, firsts = Counter(found), Counter(one[0] for one in found)
     if any(one not in expected for one in counts):
         return 0.0
-    total = {first: sum(p for one, p in expected.items() if one[0] == first) for first in firsts}
     statistic, freedom = 0.0, 0
-    for first, seen in firsts.items():
-        cells, rest = [], [0.0, 0.0]
-        for one, p in expected.items():
-            if one[0] != first:
-                continue
-            cell = [float(counts[one]), seen * p / total[first]]
-            if cell[1] >= 5:
-                cells.append(cell)
-            else:
-                rest = [rest[0] + cell[0], rest[1] + cell[1]]
-        if rest[1] >= 5 or not cells:
-            cells.append(rest)
-        elif rest[1]:
-            least = min(cells, key=lambda cell: cell[1])
-            least[0], least[1] = least[0] + rest[0], least[1] + rest[1]
-        statistic += sum((o - e) ** 2 / e for o, e in cells)
-        freedom += len(cells) - 1
+    for first, count in firsts.items():
+        mine = [one for one in expected if one[0] == first]
+        law = np.array([expected[one] for one in mine])
+        seen, wanted = merge_small(np.array([float(counts[one]) for one in mine]), count * law / law.sum())
+        statistic += float(((seen - wanted) ** 2 / wanted).sum())
+        freedom += wanted.shape[1] - 1
     return float(chi2.sf(statistic, freedom)) if freedom else 1.0
 
 

@@ -25,6 +25,7 @@ from ..drafters.base import Drafter
 from ..longrun import append_rows, bar, read_rows
 from ..models import Target, load
 from ..records import Generation, Sampling
+from ..records import by_position as counts_by_position
 from .corpus import KINDS
 from .corpus import prompts as beginnings
 from .selfdistill import read_prompts
@@ -106,13 +107,14 @@ def measure(
 
 def _row(kind: str, setting: Setting, generations: Iterable[Generation]) -> dict:
     rounds = [one for g in generations for one in g.rounds if not one.is_prefill]
+    drafted, accepted = counts_by_position(rounds, setting.k)
     return {
         **asdict(setting),
         "kind": kind,
         "rounds": len(rounds),
         "tokens": sum(len(one.tokens) for one in rounds),
-        "drafted": [sum(one.num_drafted > i for one in rounds) for i in range(setting.k)],
-        "accepted": [sum(one.num_accepted > i for one in rounds) for i in range(setting.k)],
+        "drafted": drafted,
+        "accepted": accepted,
     }
 
 

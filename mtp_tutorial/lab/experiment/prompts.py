@@ -21,8 +21,7 @@ def prompts_for(target_name: str, count: int = 200) -> list[dict]:
     """
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise ValueError(f"prompts={count!r}: use a whole number, 1 or more")
-    pools = [held_out_prompts(target_name, count if target_name == "nano" else None)]
-    found = _round_robin(pools[0])
+    found = _round_robin(held_out_prompts(target_name, count if target_name == "nano" else None))
     if len(found) < count:
         found += _round_robin(read_prompts(PROMPTS, "train"))
     if len(found) < count:

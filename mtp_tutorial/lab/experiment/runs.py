@@ -18,7 +18,7 @@ from ...decode import generate
 from ...drafters import Drafter
 from ...longrun import append_rows, bar
 from ...models import Target
-from ...records import Generation
+from ...records import Generation, by_position
 from .arms import Arm
 from .files import claim
 
@@ -187,15 +187,15 @@ def _decode(
 
 def _row(arm: Arm, text: Text, one: Generation) -> dict:
     rounds = [r for r in one.rounds if not r.is_prefill]
-    k = 0 if arm.is_plain else arm.k
+    drafted, accepted = by_position(rounds, 0 if arm.is_plain else arm.k)
     return {
         **arm.as_dict(),
         "prompt": text.prompt["id"],
         "kind": text.prompt["kind"],
         "seed": text.seed,
         "rounds": len(rounds),
-        "drafted": [sum(r.num_drafted > i for r in rounds) for i in range(k)],
-        "accepted": [sum(r.num_accepted > i for r in rounds) for i in range(k)],
+        "drafted": drafted,
+        "accepted": accepted,
         "text": one.text,
         "ids": one.tokens,
     }

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
 
-from ...verify import RULES, Rule, full_row, points, ratio, residual, row_at, without_draft
+from ...verify import RULES, Rule, full_row, points, ratio, row_at, without_draft
 from ..exact import shared_noise_law
 from . import engine_bugs, engine_demos, law_demos, rules, second_article
 from .exhibit import Exhibit, own_loop
@@ -21,10 +21,6 @@ _REJECTION = RULES["rejection"]
 
 def _coins(draft, target_probs, **params):
     return ratio(draft, target_probs)[0]
-
-
-def _residual_row(draft, target_probs, n):
-    return residual(row_at(target_probs, n), draft, n)
 
 
 def _without_draft_row(draft, target_probs, n):
@@ -169,7 +165,7 @@ _ALL = (
         "often says that token once more.",
         "Kin of openvino.genai 4190 (a wrong row for the replacement)",
         "Row i follows i draft tokens: the bonus comes from row k.",
-        partial(law_demos.duplicate, _R13), rule=_R13, code=(rules.bonus_row_before, rules._bonus_row_before),
+        partial(law_demos.duplicate, _R13), rule=_R13, code=(rules.bonus_row_before, rules.bonus_row_before_weights),
     ),
     Exhibit(
         "R14a", "the recovered token is never read",
@@ -239,7 +235,7 @@ _ALL = (
         "openvino.genai 4190",
         "The recovered token takes the place of the rejected one, so it comes from the same row.",
         partial(law_demos.second_token, _NEXT_ROW, (0.5, 0.167, 0.333)), rule=_NEXT_ROW,
-        code=(rules.next_row, rules._next_row),
+        code=(rules.next_row, rules.next_row_weights),
     ),
     Exhibit(
         "shifted_rows", "every row one too late",

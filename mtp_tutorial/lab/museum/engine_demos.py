@@ -14,35 +14,12 @@ from torch import Tensor
 from ...decode import Hooks, generate
 from ...drafters import Drafter, load_drafter
 from ...models import Target, load, toys
-from ...records import Draft, Sampling, Verdict
+from ...records import Sampling
+from ..drafts import Says
 from .exhibit import Demonstration
 from .law_demos import doubles, names
 
 GREEDY, PLAIN = Sampling(temperature=0), Sampling()
-
-
-class Says:
-    """A drafter without any thought: ``plan(tokens said so far, k)`` is its draft."""
-
-    needs_hidden: tuple[int, ...] = ()
-    vocab_size = None
-
-    def __init__(self, plan: Callable[[list[int], int], Sequence[int]]) -> None:
-        self.plan = plan
-
-    def start(self, target: Target, prompts: Sequence[Sequence[int]], hidden: tuple[Tensor, ...]) -> None:
-        self.said: list[list[int]] = [[] for _ in prompts]
-
-    def propose(self, k: Tensor, sampling: Sampling, uniforms: Tensor) -> Draft:
-        rows = [list(self.plan(said, want))[:want] for said, want in zip(self.said, k.tolist(), strict=True)]
-        return Draft.of_lists(rows, "cpu")
-
-    def commit(self, verdict: Verdict, hidden: tuple[Tensor, ...]) -> None:
-        for said, tokens in zip(self.said, verdict.tokens.tolist(), strict=True):
-            said.extend(token for token in tokens if token >= 0)
-
-    def keep(self, rows: Sequence[int]) -> None:
-        self.said = [self.said[row] for row in rows]
 
 
 def toy(rows: dict[tuple[int, ...], Sequence[float]], size: int, order: int = 1, eos: int | None = None) -> Target:

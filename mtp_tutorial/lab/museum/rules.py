@@ -106,10 +106,10 @@ def one_coin(draft: Draft, target_probs: Tensor, uniforms: Tensor) -> Verdict:
 def bonus_row_before(draft: Draft, target_probs: Tensor, uniforms: Tensor) -> Verdict:
     """R13. The bonus token is drawn from row k-1, the one the last draft token was judged by, instead of row k."""
     n = leading(uniforms[:, :-1, 0] < ratio(draft, target_probs), draft)
-    return conclude(draft, n, inverse_cdf(_bonus_row_before(draft, target_probs, n), draw_at(uniforms, n)))
+    return conclude(draft, n, inverse_cdf(bonus_row_before_weights(draft, target_probs, n), draw_at(uniforms, n)))
 
 
-def _bonus_row_before(draft: Draft, target_probs: Tensor, n: Tensor) -> Tensor:
+def bonus_row_before_weights(draft: Draft, target_probs: Tensor, n: Tensor) -> Tensor:
     wrong = row_at(target_probs, (n - 1).clamp_min(0))
     right = residual(row_at(target_probs, n), draft, n)
     return torch.where((n == draft.lengths)[:, None], wrong, right)
@@ -139,10 +139,10 @@ def unlikely_dropped(draft: Draft, target_probs: Tensor, uniforms: Tensor, thres
 def next_row(draft: Draft, target_probs: Tensor, uniforms: Tensor) -> Verdict:
     """The recovered token is drawn from the row after the rejection: the one that follows the rejected token."""
     n = leading(uniforms[:, :-1, 0] < ratio(draft, target_probs), draft)
-    return conclude(draft, n, inverse_cdf(_next_row(draft, target_probs, n), draw_at(uniforms, n)))
+    return conclude(draft, n, inverse_cdf(next_row_weights(draft, target_probs, n), draw_at(uniforms, n)))
 
 
-def _next_row(draft: Draft, target_probs: Tensor, n: Tensor) -> Tensor:
+def next_row_weights(draft: Draft, target_probs: Tensor, n: Tensor) -> Tensor:
     after = row_at(target_probs, torch.minimum(n + 1, draft.lengths))
     return residual(after, draft, n)
 
@@ -213,11 +213,3 @@ def unlikely_dropped_points(draft: Draft, target_probs: Tensor, threshold: float
 
 def shifted_rows_points(draft: Draft, target_probs: Tensor) -> list[tuple[Tensor, Tensor]]:
     return _rejection.breakpoints(draft, _shifted(draft, target_probs))
-
-
-def bonus_row_before_weights(draft: Draft, target_probs: Tensor, n: Tensor) -> Tensor:
-    return _bonus_row_before(draft, target_probs, n)
-
-
-def next_row_weights(draft: Draft, target_probs: Tensor, n: Tensor) -> Tensor:
-    return _next_row(draft, target_probs, n)
