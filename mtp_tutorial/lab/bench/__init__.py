@@ -6,6 +6,10 @@ Must not know: notebooks and pictures.
 
 from __future__ import annotations
 
+from .arms import Arm, parse, parse_all
+from .baseline import Baseline
 from .rules import judged_per_second
+from .runs import Plan, run
+from .summaries import OVERALL, summary
 
-__all__ = ["judged_per_second"]
+__all__ = ["OVERALL", "Arm", "Baseline", "Plan", "judged_per_second", "parse", "parse_all", "run", "summary"]
