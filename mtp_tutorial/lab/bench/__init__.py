@@ -8,8 +8,23 @@ from __future__ import annotations
 
 from .arms import Arm, parse, parse_all
 from .baseline import Baseline
+from .cost import cache_bytes, forward_cost, memory_bandwidth, weight_bytes
 from .rules import judged_per_second
 from .runs import Plan, run
 from .summaries import OVERALL, summary
 
-__all__ = ["OVERALL", "Arm", "Baseline", "Plan", "judged_per_second", "parse", "parse_all", "run", "summary"]
+__all__ = [
+    "OVERALL",
+    "Arm",
+    "Baseline",
+    "Plan",
+    "cache_bytes",
+    "forward_cost",
+    "judged_per_second",
+    "memory_bandwidth",
+    "parse",
+    "parse_all",
+    "run",
+    "summary",
+    "weight_bytes",
+]
