@@ -8,19 +8,11 @@ from mtp_tutorial import show
 from mtp_tutorial.drafters.mtp import MtpDrafter
 from mtp_tutorial.drafters.mtp_head import MtpHead
 from mtp_tutorial.models import toys
-from mtp_tutorial.show.panels import steps_panel
 from mtp_tutorial.show.picture import figure
-from mtp_tutorial.show.plots_heads import (
-    RELATIVES,
-    draw_acceptance,
-    draw_head,
-    draw_probe,
-    draw_relatives,
-    draw_steps,
-    draw_training,
-    head_moments,
-    head_parts,
-)
+from mtp_tutorial.show.plots_head import STEPS, draw_head, head_parts
+from mtp_tutorial.show.plots_learning import draw_acceptance, draw_probe, draw_training
+from mtp_tutorial.show.plots_pairs import draw_steps, head_moments
+from mtp_tutorial.show.plots_relatives import RELATIVES, draw_relatives
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +37,17 @@ def test_the_parts_count_every_weight_of_the_head_once(target):
     shapes = {row["part"]: row["shape"] for row in rows}
     assert shapes["eh_proj"] == "64 → 32" and shapes["embedding"] == "19 × 32" and shapes["lm_head"] == "32 → 19"
     assert f"{sum(own.values()):,} weights of its own" in figure(draw_head, parts=rows).alt
+
+
+def test_the_head_works_step_by_step_and_each_part_once(target):
+    panel = show.head_panel(MtpHead(target))
+    assert all(row["works"] for row in panel.data()), "step 0 shows the whole head"
+    seen = []
+    for step in range(1, len(STEPS) + 1):
+        panel.set(step=step)
+        assert f"step {step} of 9" in panel.alt
+        seen += [row["part"] for row in panel.data() if row["works"]]
+    assert seen == ["embedding", "enorm", "hnorm", "eh_proj", "block", "post_norm", "lm_head"]
 
 
 def test_one_head_reads_true_pairs_first_and_then_its_own():
@@ -117,7 +120,7 @@ def test_bad_numbers_of_pairs_are_named():
 
 
 def test_the_panel_moves_through_the_moments():
-    panel = steps_panel()
+    panel = show.steps_panel()
     panel.set(step=5, accepted=3)
     assert [row["token"] for row in panel.data() if row["fresh"]] == ["t7", "t8", "t9", "t10"]
     panel.set(layers=3, step=3)

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 import mtp_tutorial as mt
+from mtp_tutorial import show
 from mtp_tutorial.lab.exact import output_law, plain_law
 from mtp_tutorial.records import Draft, Generation, Round
-from mtp_tutorial.show import panels
 from mtp_tutorial.show.numbers import namer, short
 from mtp_tutorial.show.picture import figure
 from mtp_tutorial.show.plots_cache import cache_stages, draw_cache, draw_mask
@@ -209,11 +209,11 @@ def test_names_of_tokens():
 
 def test_the_panels_step(generation, laws):
     made = {
-        "mask": panels.mask_panel(),
-        "cache": panels.cache_panel(generation),
-        "round": panels.round_panel(generation),
-        "accept": panels.accept_panel(),
-        "law": panels.law_panel(laws),
+        "mask": show.mask_panel(),
+        "cache": show.cache_panel(generation),
+        "round": show.round_panel(generation),
+        "accept": show.accept_panel(),
+        "law": show.law_panel(laws),
     }
     made["mask"].set(step=9, k=1, length=2)
     assert made["mask"].data()[1]["sees"] == [0, 1, 2, 3]

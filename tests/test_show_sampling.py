@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from mtp_tutorial.show import panels
+from mtp_tutorial import show
 from mtp_tutorial.show.picture import figure
 from mtp_tutorial.show.plots_race import draw_race
 from mtp_tutorial.show.plots_sampling import chi_square, draw_filters, draw_histogram, draw_segment, sampler_draws
@@ -83,16 +83,16 @@ def test_a_histogram_needs_a_distribution():
 
 
 def test_the_panels_move():
-    segment = panels.segment_panel(labels=["hǎo", "de"])
+    segment = show.segment_panel(labels=["hǎo", "de"])
     segment.set(u=0.9)
     assert segment.data()[1]["chosen"] is True
     segment.set(temperature=0.0)
     assert segment.data()[0]["chosen"] is True
-    filters = panels.filter_panel([3, 2, 1, 0], top_p=0.9)
+    filters = show.filter_panel([3, 2, 1, 0], top_p=0.9)
     assert sum(column(filters.data(), "kept")) == 3
     filters.set(top_k=1)
     assert sum(column(filters.data(), "kept")) == 1
-    samplers = panels.sampler_panel([0.5, 0.3, 0.2])
+    samplers = show.sampler_panel([0.5, 0.3, 0.2])
     samplers.set(n=300)
     assert sum(samplers.data()[0]["counts"]) == 300
     assert not any(panel.errors.outputs for panel in (segment, filters, samplers))

@@ -135,3 +135,19 @@ def test_panels_move():
     assert all(after <= k for after, k in zip([row["best_k"] for row in loads.data()], before))
     loads.set(draft_share=0.0, context=8000)
     assert not loads.errors.outputs
+
+
+def test_by_position_adds_up_to_the_tokens_of_a_round():
+    panel = show.position_panel([0.81, 0.64, 0.53, 0.44], name="oracle")
+    found = panel.data()
+    assert [row["shares"] for row in found["rows"]] == theory.survival(0.8, 4)
+    assert found["length"] == theory.expected_tokens(0.8, 4) and found["measured"] == pytest.approx(3.42)
+    assert found["rate"] == pytest.approx((found["length"] - 1) / 4)
+    panel.set(alpha=0.9, fall=0.2)
+    assert panel.data()["length"] == pytest.approx(theory.expected_tokens([0.9, 0.7, 0.5, 0.3], 4))
+    panel.set(alpha=0.3, fall=0.4, k=8)
+    assert [row["judged"] for row in panel.data()["rows"]] == [0.3] + [0] * 7 and not panel.errors.outputs
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        show.position_panel([1.2])
+    with pytest.raises(ValueError, match="k=9"):
+        show.figure(show.draw_by_position, k=9)

@@ -3,8 +3,9 @@
 Takes: the name of a kind.  Returns: its ``Look``. Plain data, so that the terminal can use it too.
 Must not know: matplotlib, ipywidgets, models.
 
-The colours are those of Okabe and Ito, which stay apart for colour-blind readers. Colour is never the only sign:
-in pictures each kind has its own hatch and marker, in text its own underline and letter.
+The colours are those of Okabe and Ito, with greys light or dark enough to stay apart from them for colour-blind
+readers (tests/test_show_colors.py simulates their sight). Colour is never the only sign: in pictures each kind has its
+own hatch and marker, in text its own underline and letter.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ LOOKS: dict[str, Look] = {
     "recovered": Look("#D55E00", "\\\\", "v", "R", "wavy", "bold red", "drawn in place of a rejected draft token"),
     "bonus": Look("#CC79A7", "..", "*", "B", "double", "magenta underline2", "drawn after a round without rejection"),
     "prefill": Look("#56B4E9", "--", "P", "P", "dotted", "cyan italic", "the first token, from the prompt's own call"),
-    "plain": Look("#777777", "||", ".", "", "none", "default", "from a round that drafted nothing"),
-    "rejected": Look("#999999", "xx", "x", "X", "line-through", "dim strike", "a draft token the target threw out"),
+    "plain": Look("#EEEEEE", "||", ".", "", "none", "default", "from a round that drafted nothing"),
+    "rejected": Look("#4D4D4D", "xx", "x", "X", "line-through", "dim strike", "a draft token the target threw out"),
 }  # fmt: skip
 
 #: (colour, hatch) for the tokens of a small vocabulary, told apart by both.
@@ -57,6 +58,18 @@ TOKENS: tuple[tuple[str, str], ...] = (
     ("#C9C9C9", "xx"),
     ("#F0A37A", "++"),
     ("#B7B5E4", "||"),
+)
+
+#: (colour, marker, line style) of curves side by side: never told apart by the colour alone.
+LINES = (
+    ("#0072B2", "o", "-"),
+    ("#D55E00", "s", "--"),
+    ("#009E73", "^", "-."),
+    ("#CC79A7", "D", ":"),
+    ("#E69F00", "v", "-"),
+    ("#56B4E9", "P", "--"),
+    ("#222222", "X", "-."),
+    ("#777777", "*", ":"),
 )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .colors import GRID, INK, PALE
+from .colors import GRID, INK, LINES, PALE
 from .numbers import headline
 
 #: arm of the case → what it is called in pictures
@@ -35,8 +35,6 @@ MEASURES = {
 _GROUPS = {"drafter": "the drafter's arms", "random": "random drafter", "zero": "temperature 0"}
 #: (colour, marker) of the targets, in the order they are given
 _TARGETS = (("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"))
-#: (colour, marker, line style) of curves
-_LINES = (("#0072B2", "o", "-"), ("#D55E00", "s", "--"), ("#009E73", "^", "-."), ("#CC79A7", "D", ":"))
 
 
 def arm_name(arm: str, short: bool = False) -> str:
@@ -100,7 +98,7 @@ def draw_positions(
     """
     axes, rows = fig.subplots(), []
     for i, (name, shares) in enumerate(series.items()):
-        color, marker, style = _LINES[i % len(_LINES)]
+        color, marker, style = LINES[i % len(LINES)]
         places = list(range(1, len(shares) + 1))
         axes.plot(places, shares, color=color, marker=marker, markersize=9, linestyle=style, linewidth=2, label=name)
         rows += [{"name": name, "position": p, "accepted": float(s)} for p, s in zip(places, shares)]
@@ -135,7 +133,7 @@ def draw_clean_runs(fig: Any, runs: int = 2, rate: float = 0.0092, level: float 
     most = max(1000, 2 * needed, 2 * runs)
     counts = sorted({*range(1, 40), *(round(most ** (i / 200)) for i in range(201))})
     for i, other in enumerate((0.3, 0.05)):
-        color, _, style = _LINES[i + 1]
+        color, _, style = LINES[i + 1]
         axes.plot(counts, [(1 - other) ** n for n in counts], color=color, linestyle=style, linewidth=1.5,
                   label=f"{_percent(other)} of all runs loop")  # fmt: skip
     axes.plot(counts, [(1 - rate) ** n for n in counts], color="#0072B2", linewidth=3, alpha=0.6,

@@ -137,7 +137,7 @@ def _judgement(axes: Any, rows: list[dict], coins: bool, rule: str) -> None:
                     label="coin: accepted when below the white bar's top" if i == 0 else None,
                 )  # fmt: skip
         mark = {"accepted": "✓ accepted", "rejected": "✗ rejected"}.get(row["verdict"], "not judged")
-        color = {"accepted": LOOKS["accepted"].color, "rejected": LOOKS["recovered"].color}.get(row["verdict"], INK)
+        color = {"accepted": LOOKS["accepted"].color, "rejected": LOOKS["rejected"].color}.get(row["verdict"], INK)
         axes.text(i, 1.06, mark, ha="center", va="bottom", color=color, fontweight="bold" if alpha == 1 else "normal")
     axes.set_xticks(range(len(rows)), [f"d{r['position']}: {short(r['token'], 12)}" for r in rows])
     axes.set_xlim(-0.6, max(len(rows), 2) - 0.4)

@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..lab import theory
-from .colors import GRID, INK, LOOKS
+from .colors import GRID, INK, LINES, LOOKS
 from .numbers import headline
-from .plots_heads import LINES
 
 MEMORY, ARITHMETIC = ("#9ECAE9", ""), ("#F5C77E", "//")
 
