@@ -36,7 +36,7 @@ _HOMES = {
     "SlotCache": "cache",
     "PrefixCache": "cache",
 }
-_ROOMS = ("checks", "drafters", "lab", "show")
+_ROOMS = ("checks", "drafters", "lab", "serving", "show")
 
 __all__ = ["__version__", *_HOMES, *_ROOMS]  # noqa: PLE0604
 
@@ -68,7 +68,7 @@ sys.modules[__name__].__class__ = _Package
 
 
 if TYPE_CHECKING:
-    from . import checks, drafters, lab, show
+    from . import checks, drafters, lab, serving, show
     from .cache import PrefixCache, SlotCache
     from .decode import Hooks, generate, stream
     from .drafters import load_drafter

@@ -18,9 +18,15 @@ ROOT = Path(__file__).resolve().parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 ENVIRONMENT = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-CONDA_NAMES = {"torch": "pytorch", "matplotlib": "matplotlib-base", "huggingface-hub": "huggingface_hub"}
+CONDA_NAMES = {
+    "torch": "pytorch",
+    "matplotlib": "matplotlib-base",
+    "huggingface-hub": "huggingface_hub",
+    "prometheus-client": "prometheus_client",
+}
 IMPORT_NAMES = {
     "huggingface_hub": "huggingface-hub",
+    "prometheus_client": "prometheus-client",
     "PIL": "pillow",
     "IPython": "ipykernel",
 }  # ipykernel brings IPython
