@@ -59,6 +59,11 @@ class SlotCache:
                 new.new_zeros(self.batch, new.shape[1], self.capacity, new.shape[3]) for new in (keys, values)
             )
         slots = self.layers[layer]
+        if self.batch == 1:  # one stretch of slots: a plain copy does
+            start = self.lengths[0]
+            for held, new in zip(slots, (keys, values), strict=True):
+                held[:, :, start : start + new.shape[2]] = new
+            return slots[0][:, :, : self.visible], slots[1][:, :, : self.visible]
         rows = torch.arange(self.batch, device=keys.device)[:, None]
         places = self.positions.to(keys.device)  # layers may lie on several devices
         for held, new in zip(slots, (keys, values), strict=True):

@@ -175,10 +175,7 @@ def test_a_ragged_batch_gets_the_logits_of_each_sequence_alone(family, attention
 def test_a_window_one_slot_too_wide_would_show(family):
     target = tiny(family, "eager")
     text = random_ids(16, 0)
-    caller = target._call
-    if caller is None:
-        fresh_prefill(target, text)
-        caller = target._call
+    caller = target._caller()
     cache = target.new_cache(1)
     window = caller.window
     try:

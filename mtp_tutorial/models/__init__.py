@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from . import adapter, nano, smollm2, toys
+from . import adapter, fast, nano, smollm2, toys
 from .smollm2 import FetchError, cache_dir
 from .target import Target, check_same_vocabulary
 
@@ -23,13 +23,19 @@ NAMES = (*toys.TOYS, "nano", "smollm2")
 
 
 def load(
-    name: str, device: str | torch.device | None = None, dtype: torch.dtype | str | None = None, **options
+    name: str,
+    device: str | torch.device | None = None,
+    dtype: torch.dtype | str | None = None,
+    short: bool | None = None,
+    **options,
 ) -> Target:
     """A target by name: ``"toy"``, ``"toy-beijing"``, ``"nano"``, ``"smollm2"``, a Hugging Face id or a local folder.
 
     device: None picks a CUDA GPU where there is one, else the CPU; toys stay on the CPU.
     dtype: None picks float64 for toys, float32 for nano; for smollm2 bf16 on CUDA and on CPUs with native bf16, else
         float32; for other models bf16 on CUDA, else float32.
+    short: forward calls take the short way of ``models/fast.py``, which adds numbers up in another order than the
+        model itself. None: where speed is the point, that is in bf16 and float16, for models that it knows.
     options: handed on to transformers' ``from_pretrained`` (``device_map="auto"`` spreads a model over several GPUs).
     Raises ValueError for an unknown name, device or dtype, or a model whose cache cannot be rolled back by a counter;
     FetchError (a ValueError) when weights cannot be brought here.
@@ -39,8 +45,8 @@ def load(
     where = _device(device, "cpu" if str(name) in toys.TOYS else None)
     kind = _dtype(dtype)
     if str(name) in toys.TOYS:
-        if options:
-            raise ValueError(f"toys take device and dtype only, not {', '.join(options)}")
+        if options or short:
+            raise ValueError(f"toys take device and dtype only, not {', '.join(options) or 'short'}")
         return toys.load_toy(str(name), where, kind or torch.float64)
     if str(name) == "nano":
         source, notes = nano.find(), (nano.NOTE,)
@@ -55,17 +61,33 @@ def load(
         kind = kind or (torch.bfloat16 if where.type == "cuda" else torch.float32)
     with adapter.quiet() if name in ("nano", "smollm2") else nullcontext():
         model, tokenizer = _from_pretrained(source, str(name), where, kind, options)
-    return wrap(model, tokenizer, str(name), notes)
+    return wrap(model, tokenizer, str(name), notes, short)
 
 
-def wrap(model: torch.nn.Module, tokenizer=None, name: str | None = None, notes: tuple[str, ...] = ()) -> Target:
-    """A target made of a transformers model that is already in memory."""
+def wrap(
+    model: torch.nn.Module,
+    tokenizer=None,
+    name: str | None = None,
+    notes: tuple[str, ...] = (),
+    short: bool | None = None,
+) -> Target:
+    """A target made of a transformers model that is already in memory. short: see ``load``.
+
+    Raises ValueError for a model whose cache cannot be rolled back, and for ``short=True`` where there is no short way.
+    """
     if not hasattr(model, "config") or not hasattr(model, "get_input_embeddings"):
         raise ValueError(f"a target is made of a causal LM of transformers, not of a {type(model).__name__}")
     config = adapter.text_config(model)
     name = name or config.model_type
     adapter.check_supported(name, model)
     weights = next(model.parameters())
+    if short and not fast.supports(model):
+        raise ValueError(
+            f"short=True: there is a short way for {', '.join(fast.KINDS)} on one device, without a window on "
+            f"attention; {name} is a {type(model).__name__}. Leave short out"
+        )
+    if short is None:
+        short = weights.dtype in (torch.bfloat16, torch.float16) and fast.supports(model)
     generation = getattr(model, "generation_config", None)
     ends = getattr(generation, "eos_token_id", None)  # may be 0
     ends = getattr(config, "eos_token_id", None) if ends is None else ends
@@ -82,6 +104,7 @@ def wrap(model: torch.nn.Module, tokenizer=None, name: str | None = None, notes:
         eos_ids=frozenset(ends | ({own} if isinstance(own, int) else set())),
         num_layers=config.num_hidden_layers,
         notes=notes,
+        takes_short_way=bool(short),
     )
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..cache import SlotCache
-from . import adapter
+from . import adapter, fast
 
 Messages = list[dict[str, str]]
 
@@ -38,7 +38,8 @@ class Target:
     eos_ids: frozenset[int]
     num_layers: int
     notes: tuple[str, ...] = ()  # what a reader should know, such as "dequantised from Q4_1"
-    _call: adapter.Caller | None = field(default=None, repr=False)
+    takes_short_way: bool = False  # forward calls go through ``fast.py``
+    _calls: tuple = field(default=(), repr=False)
 
     @property
     def is_chat(self) -> bool:
@@ -81,14 +82,19 @@ class Target:
         rows: Sequence[int] | None = None
         if last_only:
             rows = sorted({max(count, 1) - 1 for count in counts})
-        if self._call is None:
-            self._call = adapter.Caller(self.model)
-        logits, hidden = self._call(ids, cache, rows, bool(layers), self.max_length)
+        logits, hidden = self._caller()(ids, cache, rows, bool(layers), self.max_length)
         cache.advance(counts)
         if last_only and len(rows) > 1:
             which = torch.tensor([rows.index(max(count, 1) - 1) for count in counts], device=logits.device)
             logits = logits[torch.arange(len(ids), device=logits.device), which][:, None]
         return logits, tuple(hidden[layer] for layer in layers)
+
+    def _caller(self) -> adapter.Caller | fast.FastCaller:
+        """The short way where it is on, and nobody watches the model at work."""
+        if not self._calls:
+            self._calls = (adapter.Caller(self.model), fast.FastCaller(self.model) if self.takes_short_way else None)
+        plain, short = self._calls
+        return plain if short is None or short.is_watched else short
 
     # -- Text -------------------------------------------------------------------------------------------------------
 
