@@ -17,17 +17,18 @@ if TYPE_CHECKING:
 
     from ..records import Generation
 
-_COMMITTED, _DRAFT, _STALE, _UNUSED = "committed", "draft", "stale", "unused"
+COMMITTED, DRAFT, STALE, UNUSED = "committed", "draft", "stale", "unused"
 #: state → (fill, hatch, what the legend says)
 STATES = {
-    _COMMITTED: ("#A9D3EE", "", "committed"),
-    _DRAFT: ("#F7D794", "//", "just written, not yet judged"),
-    _STALE: ("#D9D9D9", "xx", "rejected: still there, beyond the counter"),
-    _UNUSED: ("#FFFFFF", "", "never written"),
+    COMMITTED: ("#A9D3EE", "", "committed"),
+    DRAFT: ("#F7D794", "//", "just written, not yet judged"),
+    STALE: ("#D9D9D9", "xx", "rejected: still there, beyond the counter"),
+    UNUSED: ("#FFFFFF", "", "never written"),
 }
 
 
-def _box(axes: Any, x: float, y: float, state: str, text: str = "", **kwargs: Any) -> None:
+def slot_box(axes: Any, x: float, y: float, state: str, text: str = "", **kwargs: Any) -> None:
+    """One slot of a KV cache, in the look of its state; further arguments go to the rectangle."""
     from matplotlib.patches import Rectangle
 
     fill, hatch, _ = STATES[state]
@@ -53,7 +54,7 @@ def draw_mask(fig: Any, length: int = 5, k: int = 4, step: int = 0, labels: Sequ
 
     length: slots committed before the call.  k: draft tokens.  step: 0 shows the whole call, i the i-th row alone.
     labels: names of the k + 1 tokens fed: the last token of the text, then the draft tokens.
-    Returns one row for each row of the call: row, token, sees (slots), judges.
+    Returns one row for each row of the call: row, token, sees (slots), judges, shown (at full strength).
     """
     length, k, step = int(length), int(k), int(step)
     if length < 0 or k < 0:
@@ -66,13 +67,16 @@ def draw_mask(fig: Any, length: int = 5, k: int = 4, step: int = 0, labels: Sequ
     rows = []
     for row in range(k + 1):
         judges = fed[row + 1] if row < k else "bonus"
-        rows.append({"row": row, "token": fed[row], "sees": list(range(length + row + 1)), "judges": judges})
-        faded = 0.25 if step and row != step - 1 else 1.0
+        shown = step in (0, row + 1)
+        rows.append(
+            {"row": row, "token": fed[row], "sees": list(range(length + row + 1)), "judges": judges, "shown": shown}
+        )
+        faded = 1.0 if shown else 0.25
         for slot in range(length + k + 1):
             if slot > length + row:
-                _box(axes, slot, -row, _UNUSED, "", alpha=faded, linestyle=":")
+                slot_box(axes, slot, -row, UNUSED, "", alpha=faded, linestyle=":")
             else:
-                _box(axes, slot, -row, _COMMITTED if slot < length else _DRAFT, "", alpha=faded)
+                slot_box(axes, slot, -row, COMMITTED if slot < length else DRAFT, "", alpha=faded)
         words = f"judges {short(judges)}" if row < k else "gives the bonus"
         axes.text(length + k + 1.2, -row, f"→ {words}", va="center", fontsize=10, alpha=max(faded, 0.35))
     tops = [*(str(i) for i in range(length)), *(f"{length + i}\n{short(fed[i], 8)}" for i in range(k + 1))]
@@ -92,7 +96,7 @@ def draw_mask(fig: Any, length: int = 5, k: int = 4, step: int = 0, labels: Sequ
         headline(fig, f"row {step - 1} sees slots 0 … {length + step - 1}: all that came before, {what}")
     else:
         headline(fig, f"one call, {k + 1} rows: each sees what lies before it, and itself")
-    _legend(fig, [_COMMITTED, _DRAFT, _UNUSED], draft="written by this call", unused="hidden by the causal mask")
+    _legend(fig, [COMMITTED, DRAFT, UNUSED], draft="written by this call", unused="hidden by the causal mask")
     return rows
 
 
@@ -118,14 +122,14 @@ def cache_stages(generation: Generation) -> list[Stage]:
         written += [-1] * (end - start - len(written))  # drafts past the end of the text are not recorded
         over = frozenset(range(start, min(end, len(slots))))
         slots[start:end] = written
-        fresh = _COMMITTED if one.is_prefill else _DRAFT
-        states = [_COMMITTED] * start + [fresh] * (end - start) + [_STALE] * (len(slots) - end)
+        fresh = COMMITTED if one.is_prefill else DRAFT
+        states = [COMMITTED] * start + [fresh] * (end - start) + [STALE] * (len(slots) - end)
         words = "prefill" if one.is_prefill else f"round {one.index}: target call"
         stages.append(Stage(words, one.index, tuple(slots), tuple(states), over, start if not one.is_prefill else end))
         said += one.tokens
         if not one.is_prefill:
             after = one.cache_after
-            states = [_COMMITTED] * after + [_STALE] * (len(slots) - after)
+            states = [COMMITTED] * after + [STALE] * (len(slots) - after)
             words = f"round {one.index}: counter → {after}"
             stages.append(Stage(words, one.index, tuple(slots), tuple(states), frozenset(), after))
     return stages
@@ -152,10 +156,10 @@ def draw_cache(
         y = -(len(shown) - 1 - y)
         for slot in range(first, max(last, first + window)):
             if slot >= len(stage.tokens):
-                _box(axes, slot, y, _UNUSED, linestyle=":")
+                slot_box(axes, slot, y, UNUSED, linestyle=":")
                 continue
             edge = {"edgecolor": LOOKS["recovered"].color, "linewidth": 2.2} if slot in stage.overwritten else {}
-            _box(axes, slot, y, stage.states[slot], _slot_name(stage.tokens[slot], name), **edge)
+            slot_box(axes, slot, y, stage.states[slot], _slot_name(stage.tokens[slot], name), **edge)
         axes.plot([stage.counter] * 2, [y - 0.48, y + 0.48], color=INK, linewidth=3.5, solid_capstyle="butt")
     stage = shown[-1]
     axes.set_yticks([-i for i in range(len(shown))], [s.words for s in shown], fontsize=10)
@@ -186,7 +190,7 @@ def _slot_name(token: int, name: Callable[[int], str]) -> str:
 
 def _story(stage: Stage) -> str:
     """What the moment shows, in one sentence."""
-    fresh, stale = stage.states.count(_DRAFT), stage.states.count(_STALE)
+    fresh, stale = stage.states.count(DRAFT), stage.states.count(STALE)
     if fresh:
         over = f", {len(stage.overwritten)} of them over rejected tokens" if stage.overwritten else ""
         return f"{stage.words}: slots written: {fresh}{over}; the counter still says {stage.counter}"

@@ -139,7 +139,8 @@ def draw_clean_runs(fig: Any, runs: int = 2, rate: float = 0.0092, level: float 
     axes.plot(counts, [(1 - rate) ** n for n in counts], color="#0072B2", linewidth=3, alpha=0.6,
               label=f"your rate: {_percent(rate)}")  # fmt: skip
     clean = (1 - rate) ** runs
-    axes.plot([runs], [clean], marker="o", markersize=11, color=INK, linestyle="none", label="your runs")
+    axes.plot([runs], [clean], marker="o", markersize=11, color=INK, linestyle="none", clip_on=False, zorder=5,
+              label="your runs")  # fmt: skip
     axes.axhline(1 - level, color=INK, linewidth=1, linestyle=":")
     axes.text(1.05, 1 - level + 0.015, f"below {_percent(1 - level)}: excluded", fontsize=9)
     axes.set_xscale("log")

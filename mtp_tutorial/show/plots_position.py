@@ -46,17 +46,16 @@ def draw_by_position(
     pale, full = LOOKS["draft"], LOOKS["accepted"]
     bars(left, [x - 0.2 for x in places], judged, pale.color, pale.hatch, width=0.38, alpha=0.55, label="once judged")
     bars(left, [x + 0.2 for x in places], kept, full.color, full.hatch, width=0.38, label="of all rounds: accepted")
-    for x, share in zip(places, kept):
-        left.text(x + 0.2, share + 0.015, f"{share:.2f}", ha="center", va="bottom", fontsize=9)
     if shares:
         marks = {"marker": "D", "markersize": 8, "color": INK, "markerfacecolor": "white", "linestyle": "none"}
         left.plot([x + 1.2 for x in range(len(shares))], shares, label=f"{name}, of all rounds", **marks)
-    left.set_xticks(range(1, MOST + 1))
+    numbers = [*(f"{share:.2f}" for share in kept), *[""] * (MOST - k)]  # below the bars: no mark can hide them
+    left.set_xticks(range(1, MOST + 1), [f"{x}\n{number}" for x, number in enumerate(numbers, 1)])
     left.set_xlim(0.4, MOST + 0.6)
     left.set_ylim(0, 1.12)
     left.set_yticks([0, 0.25, 0.5, 0.75, 1])
     left.grid(axis="y", color=GRID)
-    left.set_xlabel("draft position")
+    left.set_xlabel("draft position, and below it the share of all rounds that accept it")
     left.set_ylabel("share accepted")
     left.set_title("acceptance by position")
     _sums(right, {"this drafter": kept, **({name: shares} if shares else {})})
@@ -67,7 +66,7 @@ def draw_by_position(
     return {"rows": rows, "rate": rate, "length": length, "measured": 1 + sum(shares) if shares else None}
 
 
-draw_by_position.height = 400
+draw_by_position.height = 410
 
 
 def _sums(axes: Any, series: dict[str, Sequence[float]]) -> None:
@@ -83,5 +82,5 @@ def _sums(axes: Any, series: dict[str, Sequence[float]]) -> None:
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(-1.6, 0.6)
     axes.set_xlim(0, MOST + 2)
-    axes.set_xlabel("the target's own token + the share of each position")
+    axes.set_xlabel("1 + the share of each position")
     axes.set_title("tokens a round")

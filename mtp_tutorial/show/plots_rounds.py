@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .colors import INK, LOOKS, look
 from .numbers import Labels, bars, headline, namer, short
+from .plots_cache import DRAFT, UNUSED, cache_stages, slot_box
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +60,7 @@ def draw_round(
         }
         for i, (token, verdict) in enumerate(zip(one.draft_tokens, verdicts(one)))
     ]
-    top, middle = fig.subplots(2, 1, height_ratios=[1, 3.2])
+    top, middle, bottom = fig.subplots(3, 1, height_ratios=[1, 3.2, 0.9])
     _strip(top, generation, step, name)
     if rows:
         _judgement(middle, rows, limits is not None, rule)
@@ -68,10 +69,11 @@ def draw_round(
         words = "the prompt's own forward call: no draft yet" if one.is_prefill else "nothing was drafted in this round"
         middle.text(0.5, 0.5, words, ha="center", va="center", transform=middle.transAxes)
     headline(fig, _headline(generation, one, name, drawn=rule != "greedy"))
-    middle.set_title(
-        f"KV cache: {one.cache_before} slots before, {one.cache_written} after the call, {one.cache_after} kept"
-    )
+    _cache_strip(bottom, generation, step, name)
     return rows
+
+
+draw_round.height = 520
 
 
 def _at(values: Any, i: int) -> float:
@@ -107,6 +109,39 @@ def _strip(axes: Any, generation: Generation, step: int, name: Callable[[int], s
     axes.set_xlim(0, room)
     axes.set_ylim(0, 1)
     axes.axis("off")
+
+
+def _cache_strip(axes: Any, generation: Generation, step: int, name: Callable[[int], str], room: int = 15) -> None:
+    """The last slots of the KV cache after the round: what the call wrote, and where the counter stands."""
+    one = generation.rounds[step]
+    stage = [stage for stage in cache_stages(generation) if stage.round == one.index][-1]
+    end = max(len(stage.tokens), one.cache_written)
+    first = max(0, end - room)
+    for slot in range(first, first + room):
+        if slot >= len(stage.tokens):
+            slot_box(axes, slot, 0, UNUSED, linestyle=":")
+            continue
+        fresh = one.cache_before <= slot < one.cache_after and not one.is_prefill
+        token = stage.tokens[slot]
+        slot_box(axes, slot, 0, DRAFT if fresh else stage.states[slot], short(name(token), 6) if token >= 0 else "…")
+    for place, look_of_line in (
+        (one.cache_before, {"linewidth": 1.8, "linestyle": (0, (2, 1.5))}),
+        (one.cache_after, {"linewidth": 3.5, "solid_capstyle": "butt"}),
+    ):
+        if place >= first:
+            axes.plot([place] * 2, [-0.55, 0.55], color=INK, **look_of_line)
+    axes.set_xlim(first - 0.1, first + room + 0.1)
+    axes.set_ylim(-0.6, 0.6)
+    axes.set_xticks([i + 0.5 for i in range(first, first + room)], range(first, first + room), fontsize=9)
+    axes.tick_params(length=0, pad=1)
+    axes.set_xlabel("slot (hatched: written by this call and kept; crossed: rejected, still there)", fontsize=9.5)
+    axes.set_yticks([])
+    for side in axes.spines.values():
+        side.set_visible(False)
+    axes.set_title(
+        f"KV cache: {one.cache_before} slots before (dashed line), {one.cache_written} after the call, "
+        f"{one.cache_after} kept (thick line)"
+    )
 
 
 def _judgement(axes: Any, rows: list[dict], coins: bool, rule: str) -> None:

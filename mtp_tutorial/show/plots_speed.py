@@ -158,7 +158,8 @@ def draw_loads(
     fig.legend(loc="outside lower center", ncols=len(alphas))
     first = next(iter(alphas))
     ends = [row["best_k"] for row in rows if row["alpha"] == first]
-    headline(fig, f"at acceptance {first:g} the best k falls from {ends[0]} at batch {batches[0]} to {ends[-1]} "
+    moves = "falls" if ends[-1] < ends[0] else "rises" if ends[-1] > ends[0] else "goes"
+    headline(fig, f"at acceptance {first:g} the best k {moves} from {ends[0]} at batch {batches[0]} to {ends[-1]} "
              f"at batch {batches[-1]}")  # fmt: skip
     return rows
 

@@ -63,6 +63,7 @@ def decoding_panel(
     def draw_decoding(fig: Any, rule: str, temperature: float, step: int) -> list[dict]:
         return draw_round(fig, runs[rule, temperature], step, labels, rule)
 
+    draw_decoding.height = draw_round.height
     controls = {
         "rule": choice("verify rule", rules, rule),
         "temperature": choice("temperature T", {f"{t:g}": t for t in temperatures}, temperature),
