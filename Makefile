@@ -27,7 +27,7 @@ test-unit test-notebooks coverage notebooks: export TQDM_DISABLE = 1
 test-unit test-notebooks: export OMP_NUM_THREADS = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help lab venv venv-dev fetch doctor test test-unit test-notebooks lint format notebooks \
+.PHONY: help lab venv venv-dev fetch doctor site test test-unit test-notebooks lint format notebooks \
         check-notebooks coverage clean clean-venv FORCE
 .NOTPARALLEL:
 
@@ -58,6 +58,10 @@ $(STAMPS)/dev: pyproject.toml $(STAMPS)/torch-spec
 	$(PY) -m pip install --editable ".[dev]"
 	@touch $(STAMPS)/lab $@
 
+$(STAMPS)/site: pyproject.toml $(STAMPS)/torch-spec
+	$(PY) -m pip install --editable ".[site]"
+	@touch $(STAMPS)/lab $@
+
 venv: $(STAMPS)/lab  ## create the environment and install the package
 venv-dev: $(STAMPS)/dev  ## the same with the tools for tests
 
@@ -72,6 +76,9 @@ doctor: $(STAMPS)/lab  ## report Python, torch, device, cached models and what t
 
 fetch: $(STAMPS)/lab  ## fetch the smollm2 model ahead of time (93 MB)
 	$(VENV)/bin/mtp-tutorial fetch smollm2
+
+site: $(STAMPS)/site  ## the course as static pages in site/, readable without network
+	$(PY) tools/site.py
 
 # --- tests --------------------------------------------------------------------------------------
 
@@ -108,7 +115,7 @@ check-notebooks: $(STAMPS)/dev  ## the notebooks' hygiene, nothing is run
 # --- cleaning -----------------------------------------------------------------------------------
 
 clean:  ## remove caches and build leftovers, keep the environment
-	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .coverage htmlcov
+	rm -rf build dist site *.egg-info .pytest_cache .ruff_cache .hypothesis .coverage htmlcov
 	-find mtp_tutorial tests tools notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -type d -prune -exec rm -rf {} + 2>/dev/null
 
 clean-venv:  ## forget the set-up, so that the next command installs again
