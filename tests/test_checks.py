@@ -13,7 +13,7 @@ from mtp_tutorial.checks.quiz import QUESTIONS
 from mtp_tutorial.records import Sampling
 from mtp_tutorial.sampling import probabilities
 
-ROOMS = ["sampling", "start", "drafting", "lossless", "laws", "heads", "decoding", "speed", "case", "accuracy"]
+ROOMS = ["sampling", "start", "drafting", "lossless", "laws", "heads", "decoding", "slow", "speed", "case", "accuracy"]
 EXERCISES = [
     value
     for room in ROOMS
@@ -185,6 +185,10 @@ def python_greedy(draft_tokens, target_argmax):
         (checks.check_conditional_rates, lambda n, accepted: np.array(accepted) / np.maximum([n, *accepted[:-1]], 1)),
         (checks.check_best_length,
          lambda rates, seconds: np.argmax(np.cumsum(np.cumprod([1, *rates])) / np.array(seconds))),
+        (checks.check_token_milliseconds, lambda billions, bits, tb: np.float64(billions) * bits / 8 / tb),
+        (checks.check_free_rows, lambda size, bandwidth, peak: torch.tensor(size) * peak / 2 / bandwidth),
+        (checks.check_call_seconds,
+         lambda w, kv, flops, bandwidth, peak: np.maximum((w + kv) / bandwidth, flops / peak)),
         (checks.check_mean_acceptance_length, lambda rs: np.mean([len(r.tokens) for r in rs[1:]])),
         (checks.check_clean_runs, lambda rate: np.ceil(np.log(0.05) / np.log1p(-rate))),
         (checks.check_has_tail_loop,

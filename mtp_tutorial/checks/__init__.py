@@ -14,6 +14,7 @@ from .laws import check_full_p_law, check_one_hot_law
 from .lossless import check_accept_probability, check_acceptance, check_rejection_sample, check_residual
 from .quiz import QUESTIONS
 from .sampling import check_exponential_race, check_pick, check_softmax_with_temperature, check_top_p_mask
+from .slow import check_call_seconds, check_free_rows, check_token_milliseconds
 from .speed import check_best_length, check_conditional_rates, check_expected_tokens
 from .start import check_acceptance_rate, check_answer, check_mean_acceptance_length
 
@@ -28,12 +29,14 @@ __all__ = [
     "check_after_acceptance",
     "check_answer",
     "check_best_length",
+    "check_call_seconds",
     "check_clean_runs",
     "check_conditional_rates",
     "check_expected_acceptance",
     "check_expected_tokens",
     "check_exponential_race",
     "check_follows_the_coin",
+    "check_free_rows",
     "check_full_p_law",
     "check_greedy_verify",
     "check_has_tail_loop",
@@ -50,6 +53,7 @@ __all__ = [
     "check_softmax_with_temperature",
     "check_speed_up",
     "check_suspect",
+    "check_token_milliseconds",
     "check_tokens_per_round",
     "check_top_p_mask",
     "check_total_variation",

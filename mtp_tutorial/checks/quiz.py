@@ -64,6 +64,31 @@ QUESTIONS: dict[str, Question] = {
         {1: "That is T = 0. A large T flattens.", 0: "A large T flattens: no token vanishes."},
         0.005,
     ),
+    "02-eight": Question(
+        "8 billion weights in 8 bits, a memory of 2 TB/s: at least how many milliseconds does a token take?",
+        4,
+        "8 GB ÷ 2 TB/s.",
+        {8: "That is with 16 bits a weight, 2 bytes. Here it is one byte.", 0.004: "Those are seconds."},
+        0.001,
+    ),
+    "02-five": Question(
+        "Reading takes 47 ms, one row of arithmetic 0.14 ms. How long does a call on 5 rows take (ms)?",
+        47,
+        "0.7 ms of arithmetic fit into the 47 ms of reading.",
+        {
+            235: "The weights are read once, for all rows together.",
+            0.7: "That is the arithmetic. The weights must be read as well.",
+            47.7: "Reading and computing go on side by side: the longer one counts.",
+        },
+        0.1,
+    ),
+    "02-edge": Question(
+        "A machine reads 1 TB/s and computes 100 TFLOPS; weights have 2 bytes. How many rows are free?",
+        100,
+        "100 TFLOPS · 2 bytes ÷ (2 FLOPs · 1 TB/s).",
+        {200: "Each weight takes two FLOPs a row.", 50: "A weight has two bytes: reading takes twice as long."},
+        0.5,
+    ),
     "03-beijing": Question(
         "Four draft tokens, three accepted, the fourth replaced: how many tokens did this one target call bring?",
         4,
