@@ -11,6 +11,7 @@ from .base import Drafter
 from .draft_model import DraftModelDrafter
 from .eagle import EagleDrafter
 from .gated_lora import GatedLoraDrafter
+from .joined import JoinedDrafter
 from .medusa import MedusaDrafter
 from .mtp import MtpDrafter
 from .ngram import NgramDrafter
@@ -23,6 +24,7 @@ __all__ = [
     "Drafter",
     "EagleDrafter",
     "GatedLoraDrafter",
+    "JoinedDrafter",
     "MedusaDrafter",
     "MtpDrafter",
     "NgramDrafter",
@@ -40,6 +42,7 @@ DRAFTERS = {
     "medusa": MedusaDrafter,
     "eagle": EagleDrafter,
     "gated_lora": GatedLoraDrafter,
+    "joined": JoinedDrafter,
 }
 
 
@@ -47,8 +50,9 @@ def load_drafter(name: str, target: Target, **options) -> Drafter:
     """A drafter for ``target`` by name.
 
     ``"ngram"`` (max_ngram=3, min_ngram=1), ``"oracle"`` (continuation=None, accuracy=1), and those with weights:
-    ``"draft"``, ``"mtp"``, ``"medusa"``, ``"eagle"``, ``"gated_lora"`` (weights=None, temperature=0, frequent=None;
-    "draft" takes model= as well). The repository has weights for its own targets. Raises ValueError for an unknown name
+    ``"draft"``, ``"mtp"``, ``"medusa"``, ``"eagle"``, ``"gated_lora"`` (weights=None, temperature=0, frequent="auto",
+    min_confidence=0; "draft" takes model= as well and has no confidence), and ``"joined"``: mtp and ngram in one
+    (head_tokens=2). The repository has weights for its own targets. Raises ValueError for an unknown name
     or option, for a vocabulary that is not the target's, and for weights that are missing, damaged or another target's.
     """
     if not isinstance(name, str) or name not in DRAFTERS:

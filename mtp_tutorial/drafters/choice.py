@@ -44,6 +44,11 @@ class Choice:
             Sampling(temperature=temperature)
         return temperature
 
+    @property
+    def is_argmax(self) -> bool:
+        """The likeliest token is taken and nothing bends the logits: no distribution need be made."""
+        return self.sampling.temperature == 0 and not self.sampling.has_penalties
+
     def pick(self, logits: Tensor, uniforms: Tensor) -> Tensor:
         """(B, V) logits and (B,) uniforms → (B,) the next draft token of each sequence."""
         history = lengths = None
@@ -54,13 +59,22 @@ class Choice:
             lengths = torch.tensor(self.prompt_lengths, device=logits.device)
         probs = probabilities_unchecked(logits[:, None], self.sampling, history, lengths)[:, 0]
         token = probs.argmax(-1) if self.sampling.temperature == 0 else inverse_cdf(probs, uniforms)
-        self.tokens.append(token)
         self.probs.append(probs)
+        return self.take(token)
+
+    def take(self, token: Tensor) -> Tensor:
+        """(B,) the next draft token of each sequence, chosen without randomness."""
+        self.tokens.append(token)
         return token
 
     def draft(self, k: Tensor) -> Draft:
         """The proposal: the first ``k`` (B,) tokens of each sequence."""
-        tokens = torch.stack(self.tokens, 1)
+        if not self.tokens:
+            return Draft.of_lists([[]] * len(k), k.device)
+        longest = int(k.max())
+        tokens = torch.stack(self.tokens[:longest], 1) if longest else self.tokens[0].new_empty(len(k), 0)
         beyond = torch.arange(tokens.shape[1], device=tokens.device) >= k.to(tokens.device)[:, None]
         greedy = self.sampling.temperature == 0
-        return Draft.trusted(tokens.masked_fill(beyond, -1), None if greedy else torch.stack(self.probs, 1))
+        return Draft.trusted(
+            tokens.masked_fill(beyond, -1), None if greedy or not longest else torch.stack(self.probs[:longest], 1)
+        )

@@ -41,7 +41,7 @@ class DraftModelDrafter:
         model: object = None,
         weights: str | Path | None = None,
         temperature: float | str = 0.0,
-        frequent: int | Sequence[int] | Tensor | None = None,
+        frequent: int | Sequence[int] | Tensor | str | None = "auto",
     ) -> None:
         self.model = _model(target, model, weights, frequent)
         check_same_vocabulary(target, self.model)
@@ -107,12 +107,12 @@ def _model(target: Target, model: object, weights: str | Path | None, frequent: 
                 "id or a folder), or weights= (a folder that `mtp-tutorial train --drafter draft` made)"
             )
         small, ranked = stored.load(SmallModel, target, weights)
-        return small.as_target(target, most_frequent(frequent, ranked))
+        return small.as_target(target, most_frequent(frequent, ranked, target.vocab_size))
     if weights is not None:
         raise ValueError("pass model= or weights=, not both")
     if isinstance(model, SmallModel):
-        return model.as_target(target, most_frequent(frequent, None))
-    if frequent is not None:
+        return model.as_target(target, most_frequent(frequent, None, target.vocab_size))
+    if frequent not in (None, "auto"):
         raise ValueError("frequent= goes with the repository's own small models, not with model=")
     if isinstance(model, torch.nn.Module):
         return wrap(model, name="draft model")

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ..models import Target
 from ..models.adapter import Decoder
+from ..models.fast import product
 
 
 class Head(nn.Module):
@@ -57,18 +58,33 @@ class DraftingHead(nn.Module):
         super().__init__()
         full = target.model.get_output_embeddings()
         self.vocab_size = target.vocab_size
-        self.frequent = None if frequent is None else _checked(frequent, target)
+        self.frequent = None if frequent is None else _checked(frequent, target).sort().values
         rows = slice(None) if frequent is None else self.frequent
         bias = getattr(full, "bias", None)
-        self._rows = (full.weight.detach()[rows], None if bias is None else bias.detach()[rows])
+        scored = (full.weight.detach()[rows], None if bias is None else bias.detach()[rows])
+        if target.takes_short_way:
+            self._logits = target.score if frequent is None else product([scored])
+        else:
+            self._logits = lambda hidden: nn.functional.linear(hidden, *scored)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(…, size) → (…, V) logits; -inf for the tokens that are not scored."""
-        logits = torch.nn.functional.linear(hidden, *self._rows)
+        return self.spread(self.compact(hidden))
+
+    def compact(self, hidden: Tensor) -> Tensor:
+        """(…, size) → (…, F) logits of the tokens that are scored, in the order of their ids."""
+        return self._logits(hidden)
+
+    def spread(self, logits: Tensor) -> Tensor:
+        """(…, F) → (…, V): -inf for the tokens that are not scored."""
         if self.frequent is None:
             return logits
         full = logits.new_full((*logits.shape[:-1], self.vocab_size), -torch.inf)
         return full.index_copy_(-1, self.frequent, logits)
+
+    def ids(self, places: Tensor) -> Tensor:
+        """Places among the scored tokens → token ids."""
+        return places if self.frequent is None else self.frequent[places]
 
 
 def _checked(frequent: Tensor, target: Target) -> Tensor:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ..models import Target
 from ..records import Draft, Sampling, Verdict
 from .head import Head
-from .head_drafter import HeadDrafter
+from .head_drafter import Ends, HeadDrafter
 
 
 class MedusaHead(Head):
@@ -74,7 +74,9 @@ class MedusaDrafter(HeadDrafter):
         longest = min(int(k.max()) if len(k) else 0, len(self.head.blocks))
         if longest == 0:
             return Draft.of_lists([[]] * len(k), self.target.device)
-        choice = self.choice(sampling)
+        choice, ends = self.choice(sampling), Ends(k)
         for step in range(longest):
-            choice.pick(self.scores(self.head(self.last, step)), uniforms[:, step])
-        return choice.draft(k)
+            sure = self.guess(choice, self.head(self.last, step), uniforms[:, step])
+            if ends.stop(step, sure):
+                break
+        return choice.draft(ends.k)

@@ -21,7 +21,7 @@ from torch import Tensor
 from ..cache import SlotCache
 from ..models import Target
 from ..records import Draft, Sampling, Verdict
-from .head_drafter import HeadDrafter
+from .head_drafter import Ends, HeadDrafter
 from .mtp_head import MtpHead
 
 
@@ -61,7 +61,7 @@ class MtpDrafter(HeadDrafter):
         longest = int(k.max()) if len(k) else 0
         if longest == 0:
             return Draft.of_lists([[]] * len(k), self.target.device)
-        choice = self.choice(sampling)
+        choice, ends = self.choice(sampling), Ends(k)
         layers = len(self.head.layers)
         settled = [list(cache.lengths) for cache in self.caches]  # where each counter goes back to in the end
         fresh: list[Tensor] = [held[:0] for held in self.unread[0]]  # outputs of the layer before, in this call
@@ -76,12 +76,14 @@ class MtpDrafter(HeadDrafter):
                 cache = self.caches[step % layers]
                 last = self.head(step, choice.tokens[-1][:, None], last[:, None], cache)[:, 0]
                 cache.advance([1] * len(k))
-            choice.pick(self.scores(last), uniforms[:, step])
-        if longest < layers:  # the next layer did not run: it will read these later
-            self._wait(longest, fresh, certain)
+            sure = self.guess(choice, last, uniforms[:, step])
+            if ends.stop(step, sure):
+                break
+        if step + 1 < layers:  # the next layer did not run: it will read these later
+            self._wait(step + 1, fresh, certain)
         for cache, lengths in zip(self.caches, settled, strict=True):
             cache.roll_back(lengths)
-        return choice.draft(k)
+        return choice.draft(ends.k)
 
     # -- Inside -----------------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from ..cache import SlotCache
 from ..models import Target
 from ..models.adapter import Decoder, wrapped
+from ..models.fast import FastLayer, FastNorm, Laid, joined, turns
 from .head import Head
 
 
@@ -27,12 +28,18 @@ class MtpLayer(nn.Module):
     output predicts the token at position i + 2, and is the hidden state that the next step of the head takes.
     """
 
-    def __init__(self, decoder: Decoder) -> None:
+    def __init__(self, decoder: Decoder, short: bool = False) -> None:
+        """short: forward calls without gradients take the short way of ``models/fast.py``."""
         super().__init__()
         size = decoder.config.hidden_size
         self.enorm, self.hnorm, self.post_norm = (decoder.new_norm() for _ in range(3))
         self.eh_proj = nn.Linear(2 * size, size, bias=False)
         self.block = decoder.new_layer()
+        self._laid = Laid(self, self._lay_out) if short else None
+
+    def _lay_out(self) -> tuple:
+        norms = [FastNorm(norm) for norm in (self.enorm, self.hnorm, self.post_norm)]
+        return *norms, joined(self.eh_proj), FastLayer(self.block)
 
     def mix(self, embedding: Tensor, hidden: Tensor) -> Tensor:
         return self.eh_proj(torch.cat([self.enorm(embedding), self.hnorm(hidden)], -1))
@@ -40,6 +47,11 @@ class MtpLayer(nn.Module):
     def forward(self, decoder: Decoder, embedding: Tensor, hidden: Tensor, cache: SlotCache) -> Tensor:
         """One call behind what ``cache`` (of one layer) holds; the caller moves its counters on."""
         cache.begin(embedding.shape[1])
+        if self._laid is not None and not torch.is_grad_enabled():
+            enorm, hnorm, post_norm, mix, block = self._laid()
+            x = mix(torch.cat([enorm(embedding), hnorm(hidden)], -1))
+            turn = turns(decoder.rotary, x, cache.positions)
+            return post_norm(block(x, turn, block.mask(cache), cache, 0))
         x = self.mix(embedding, hidden)
         return self.post_norm(decoder.run(self.block, x, cache.positions, cache.mask(), wrapped(cache)))
 
@@ -53,7 +65,7 @@ class MtpHead(Head):
         super().__init__(target, num_layers=num_layers)
         if num_layers < 1:
             raise ValueError(f"num_layers={num_layers}: an MTP head has at least one layer")
-        self.layers = nn.ModuleList(MtpLayer(self.decoder) for _ in range(num_layers))
+        self.layers = nn.ModuleList(MtpLayer(self.decoder, target.takes_short_way) for _ in range(num_layers))
         self.ready(target)
 
     def read(self, hidden: tuple[Tensor, ...]) -> Tensor:

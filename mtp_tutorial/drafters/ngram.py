@@ -51,14 +51,19 @@ class NgramDrafter:
             text.append(token)
 
     def propose(self, k: Tensor, sampling: Sampling, uniforms: Tensor) -> Draft:
-        found = [self._look_up(row, want) for row, want in enumerate(k.tolist())]
+        found = [self.after(row, (), want) for row, want in enumerate(k.tolist())]
         return Draft.of_lists(found, self.device)
 
-    def _look_up(self, row: int, k: int) -> list[int]:
+    def after(self, row: int, draft: Sequence[int], k: int, longest_only: bool = False) -> list[int]:
+        """Up to k tokens that followed the end of this text, or of ``draft`` behind it, the last time.
+
+        longest_only: only n-grams of the largest size count.
+        """
         text, places = self.texts[row], self.places[row]
-        for size in self.sizes:
-            place = places.get(tuple(text[-size:])) if len(text) >= size else None
-            if place is not None:
+        end = [*text[-self.sizes[0] :], *draft]
+        for size in self.sizes[:1] if longest_only else self.sizes:
+            place = places.get(tuple(end[-size:])) if len(end) >= size else None
+            if place is not None and k > 0:
                 return text[place : place + k]
         return []
 

@@ -57,6 +57,6 @@ class SmallModel(Head):
         config.num_hidden_layers = len(self.layers)
         if getattr(config, "layer_types", None):
             config.layer_types = config.layer_types[: len(self.layers)]
-        if frequent is not None:
+        if frequent is not None or target.takes_short_way:  # the short way has laid out the target's own lm_head
             model.set_output_embeddings(DraftingHead(target, frequent))
         return wrap(model, target.tokenizer, f"the draft model of {target.name}")

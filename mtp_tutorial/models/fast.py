@@ -37,9 +37,23 @@ def supports(model: nn.Module) -> bool:
     kinds = set(getattr(config, "layer_types", None) or ())
     slides = "sliding_attention" in kinds or (not kinds and getattr(config, "sliding_window", None) is not None)
     devices = {tensor.device for tensor in model.parameters()}
-    plain = all(type(part) is nn.Linear for part in model.modules() if isinstance(part, nn.Linear))  # none quantised
+    plain = all(type(part) is nn.Linear for layer in model.get_decoder().layers for part in _linears(layer))
     usual = config.hidden_act in ("silu", "swish") and getattr(config, "_attn_implementation", "sdpa") == "sdpa"
     return not slides and plain and usual and len(devices) == 1
+
+
+def _linears(layer: nn.Module) -> list[nn.Module]:
+    """What multiplies in a layer; another kind of module there (quantised, with adapters) has ways of its own."""
+    attention, mlp = layer.self_attn, layer.mlp
+    return [
+        attention.q_proj,
+        attention.k_proj,
+        attention.v_proj,
+        attention.o_proj,
+        mlp.gate_proj,
+        mlp.up_proj,
+        mlp.down_proj,
+    ]
 
 
 class FastCaller:

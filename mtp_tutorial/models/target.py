@@ -89,6 +89,14 @@ class Target:
             logits = logits[torch.arange(len(ids), device=logits.device), which][:, None]
         return logits, tuple(hidden[layer] for layer in layers)
 
+    @torch.no_grad()
+    def score(self, hidden: Tensor) -> Tensor:
+        """(…, size) hidden states after the final norm → (…, V) logits, by the model's own lm_head."""
+        caller = self._caller()
+        if isinstance(caller, fast.FastCaller):
+            return caller.score(hidden)
+        return self.model.get_output_embeddings()(hidden)
+
     def _caller(self) -> adapter.Caller | fast.FastCaller:
         """The short way where it is on, and nobody watches the model at work."""
         if not self._calls:
