@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -190,6 +192,20 @@ def test_a_trimmed_drafting_head_reads_less(name, nano):
     assert traffic.reading(nano, mt.load_drafter("ngram", nano)).step == 0
 
 
+def test_the_steps_of_a_head_are_counted(nano):
+    for name, options, least in (("mtp", {}, 2), ("joined", {"head_tokens": 1}, 0)):
+        drafter = mt.load_drafter(name, nano, **options)
+        with traffic.counted(drafter) as steps:
+            found = mt.generate(nano, ['{"name": "Le'], drafter, num_speculative_tokens=2, max_new_tokens=12)
+        rounds = found[0].target_calls - 1
+        assert least * rounds <= steps[0] <= (2 if name == "mtp" else 1) * rounds
+        assert not traffic.reading(nano, drafter).step == 0
+    with traffic.counted(mt.load_drafter("ngram", nano)) as steps:
+        assert steps == []
+    read = traffic.Reading(target=100, slot=1, step=10, draft_slot=2)
+    assert read.of_rounds([], 3) == (0, 0)
+
+
 def test_a_prediction_is_expected_tokens_over_prices_of_other_rounds():
     parts = {"drafting": 0.1, "verifying": 0.8, "elsewhere": 0.1}
     costs = [{"shapes": [{"live": 1, "drafted": 2, "count": 3, **parts}]}]
@@ -349,3 +365,60 @@ def test_the_command_measures_shows_and_draws(done, tmp_path):
     assert [row["arm"] for row in json.loads(made.stdout)["rows"]][:2] == ["plain", "ngram:k=2"]
     bad = CliRunner().invoke(cli.app, ["bench", "--show", str(path), "--picture", "speed.gif"])
     assert "ends in .png" in str(bad.exception)
+
+
+# -- The script for a GPU -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def script():
+    path = Path(__file__).parents[1] / "tools" / "gpu_bench.py"
+    spec = importlib.util.spec_from_file_location("gpu_bench", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_gpu_script_runs_whole_at_a_tiny_size(script, tmp_path, capsys):
+    out = tmp_path / "trace.json"
+    assert script.main(["--tiny", "--out", str(out)]) == 0
+    found = json.loads(out.read_text(encoding="utf-8"))
+    assert [one["passed"] for one in found["checks"]] == [True] * 3 and found["skipped"] == []
+    random, real = found["timings"]
+    assert {row["batch"] for row in random["rows"]} == {1, 2}
+    assert {"plain", "oracle:k=2", "oracle:k=4", "hf-plain"} == {row["arm"] for row in random["rows"]}
+    assert all(row["predicted"] > 0 for row in random["rows"] if row["arm"].startswith("oracle"))
+    assert real["header"]["target"] == "nano" and "passed: greedy equality" in capsys.readouterr().out
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.json"]
+
+
+def test_what_does_not_fit_into_the_minutes_is_skipped_and_said(script):
+    budget = script.Budget(minutes=1)
+    assert budget.allows("a", 50) and not budget.allows("b", 70)
+    (said,) = budget.skipped
+    assert said.startswith("b: ") and "70 are wanted" in said
+
+
+def test_the_checks_can_fail(script, nano):
+    """A cache that forgets to roll back, and a flip far from a tie."""
+    prompt = nano.encode("One morning, Lena")
+    assert script.cache_against_prefill(nano, prompt)["passed"]
+    forward = nano.model.forward
+
+    def shifted(*args, **options):  # every call on four rows is off: those that carry a draft
+        output = forward(*args, **options)
+        if options["input_ids"].shape[1] == 4:
+            output.logits = output.logits.roll(1, -1)
+        return output
+
+    nano.model.forward = shifted
+    try:
+        assert not script.cache_against_prefill(nano, prompt)["passed"]
+    finally:
+        del nano.model.forward
+
+
+def test_the_gpu_script_says_what_it_needs(script, capsys):
+    with pytest.raises(SystemExit):
+        script.main(["--tiny"])
+    assert "--tiny needs --out" in capsys.readouterr().err

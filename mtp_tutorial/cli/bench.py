@@ -40,7 +40,9 @@ def bench(
     repeats: Annotated[int, typer.Option(help="How often each prompt is decoded.")] = 3,
     costs: Annotated[int, typer.Option(help="Other prompts of each kind that price a round for the prediction.")] = 1,
     threads: Annotated[int | None, typer.Option(help="Threads of torch; all cores by default.")] = None,
-    compiled: Annotated[bool, typer.Option("--compile", help="Load the target with compile=True.")] = False,
+    load: Annotated[
+        list[str] | None, typer.Option("--load", help="An option of mt.load, such as short=false. Repeatable.")
+    ] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 …")] = None,
     dtype: Annotated[str | None, typer.Option(help="float32, bfloat16, float16 or float64.")] = None,
     out: Annotated[
@@ -76,8 +78,9 @@ def bench(
             threads=threads,
         )
         show = out or Path(f"bench-{target.replace('/', '--')}.jsonl")
-        model = mt.load(target, device=device, dtype=dtype, **({"compile": True} if compiled else {}))
-        header, rows = lab.run(model, wanted, plan, show)
+        loaded = lab.options(load or (), "--load")
+        model = mt.load(target, device=device, dtype=dtype, **loaded)
+        header, rows = lab.run(model, wanted, plan, show, loaded=loaded)
     else:
         header, rows = read(show)
     found = lab.summary(header, rows)

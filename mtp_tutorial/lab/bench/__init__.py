@@ -6,11 +6,11 @@ Must not know: notebooks and pictures.
 
 from __future__ import annotations
 
-from .arms import Arm, parse, parse_all
+from .arms import Arm, options, parse, parse_all
 from .baseline import Baseline
 from .cost import cache_bytes, forward_cost, memory_bandwidth, weight_bytes
 from .rules import judged_per_second
-from .runs import Plan, run
+from .runs import Plan, prompts, run
 from .summaries import OVERALL, summary
 
 __all__ = [
@@ -22,8 +22,10 @@ __all__ = [
     "forward_cost",
     "judged_per_second",
     "memory_bandwidth",
+    "options",
     "parse",
     "parse_all",
+    "prompts",
     "run",
     "summary",
     "weight_bytes",

@@ -9,7 +9,7 @@ With ``hf-`` in front it is transformers: ``hf-plain``, ``hf-assistant`` (our st
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ...decode import check_k
@@ -76,21 +76,21 @@ def parse(words: str) -> Arm:
     if (who if theirs else who.partition("-")[0]) not in known:
         ours, hf = ", ".join((PLAIN, *DRAFTERS)), ", ".join(THEIRS + mode for mode in MODES)
         raise ValueError(f"arm {name!r}: unknown; known are {ours}; and, of transformers, {hf}")
-    options = _options(name, rest)
-    k = options.pop("k", None)
+    told = _options(name, rest)
+    k = told.pop("k", None)
     if theirs:
         default, allowed = MODES[who]
-        _refuse(name, set(options) | ({"k"} if k is not None else set()), allowed)
+        _refuse(name, set(told) | ({"k"} if k is not None else set()), allowed)
         k = default if k is None else k
         if k == ADAPTIVE:
             raise ValueError(f"arm {name!r}: transformers has no such controller; leave k out for its own choice")
     elif who == PLAIN:
-        _refuse(name, set(options) | ({"k"} if k is not None else set()), ())
+        _refuse(name, set(told) | ({"k"} if k is not None else set()), ())
     else:
         k = DEFAULT_K if k is None else k
     if k not in (None, ADAPTIVE):
         check_k(k)
-    return Arm(name, who, theirs, k, options)
+    return Arm(name, who, theirs, k, told)
 
 
 def parse_all(lines: Sequence[str]) -> list[Arm]:
@@ -104,17 +104,22 @@ def parse_all(lines: Sequence[str]) -> list[Arm]:
     return plain + [arm for arm in arms if not arm.is_plain]
 
 
-def _options(name: str, rest: str) -> dict[str, object]:
+def options(items: Iterable[str], where: str) -> dict[str, object]:
+    """["frequent=4096", "short=false"] → {"frequent": 4096, "short": False}. where: for the ValueError."""
     found: dict[str, object] = {}
-    for item in filter(None, (part.strip() for part in rest.split(","))):
-        key, equals, value = item.partition("=")
-        if item == ADAPTIVE:
-            key, equals, value = "k", "=", ADAPTIVE
+    for item in items:
+        key, equals, value = (part.strip() for part in item.partition("="))
         if not equals or not key or not value:
-            raise ValueError(f"arm {name!r}: {item!r} is no option; write key=value, such as k=2 or frequent=4096")
+            raise ValueError(f"{where}: {item!r} is no option; write key=value, such as k=2 or frequent=4096")
         if key in found:
-            raise ValueError(f"arm {name!r}: {key} is given twice")
-        found[key] = value if key == "k" and value == ADAPTIVE else _value(value)
+            raise ValueError(f"{where}: {key} is given twice")
+        found[key] = _value(value)
+    return found
+
+
+def _options(name: str, rest: str) -> dict[str, object]:
+    items = [f"k={ADAPTIVE}" if item.strip() == ADAPTIVE else item for item in rest.split(",") if item.strip()]
+    found = options(items, f"arm {name!r}")
     k = found.get("k")
     if k is not None and k != ADAPTIVE and not isinstance(k, int):
         raise ValueError(f"arm {name!r}: k={k!r}; use a whole number, or adaptive")

@@ -47,7 +47,8 @@ class Baseline:
 
     mode: "plain", "assistant" or "lookup".  k: draft tokens a round; None leaves it to transformers (10 for lookup).
     confidence: below it the assistant stops drafting; None is transformers' own 0.4, or 0 when ``k`` is given.
-    options: for the draft model, as ``load_drafter("draft", …)`` takes them.
+    options: for the draft model, as ``load_drafter("draft", …)`` takes them. Without ``frequent`` it scores all tokens,
+        with the target's own lm_head.
     """
 
     def __init__(
@@ -67,7 +68,9 @@ class Baseline:
         if mode == "lookup":
             self.more["prompt_lookup_num_tokens"] = k or 10
         elif mode == "assistant":
-            self.assistant = DraftModelDrafter(target, **options).model.model
+            self.assistant = DraftModelDrafter(target, **{"frequent": None, **options}).model.model
+            if options.get("frequent") is None:  # nothing of ours in it but the weights
+                self.assistant.set_output_embeddings(target.model.get_output_embeddings())
             self.told = {} if k is None else {"num_assistant_tokens": k, "num_assistant_tokens_schedule": "constant"}
             if k is not None or confidence is not None:
                 self.told["assistant_confidence_threshold"] = confidence or 0.0

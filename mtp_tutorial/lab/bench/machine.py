@@ -60,6 +60,7 @@ def of_target(target: Target) -> dict:
         "parameters": sum(weight.numel() for weight in target.model.parameters()),
         "dtype": str(target.dtype).removeprefix("torch."),
         "device": target.device.type,
+        "short_way": getattr(target, "takes_short_way", False),  # models/fast.py in place of the model's own forward
     }
 
 

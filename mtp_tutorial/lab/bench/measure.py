@@ -21,7 +21,7 @@ from ...models import Target
 from ...records import Generation, Round, Sampling, by_position
 from .arms import Arm
 from .baseline import Baseline
-from .traffic import Reading, reading
+from .traffic import Reading, counted, reading
 
 PARTS = ("drafting", "verifying", "elsewhere")
 
@@ -60,17 +60,19 @@ class Bench:
         if arm.theirs:
             return self._theirs(arm, group, options)
         k = self.controllers.setdefault((arm.name, sampling, len(group.prompts)), arm.controller())
-        began = time.perf_counter()
-        found = generate(
-            self.target,
-            [list(prompt) for prompt in group.prompts],
-            self.drafters[arm.drafting],
-            num_speculative_tokens=k,
-            seed=list(group.seeds),
-            **options,
-        )
-        seconds = time.perf_counter() - began
-        return {"seconds_call": seconds, **of_generations(found, self.readings[arm.drafting])}
+        drafter = self.drafters[arm.drafting]
+        with counted(drafter) as steps:
+            began = time.perf_counter()
+            found = generate(
+                self.target,
+                [list(prompt) for prompt in group.prompts],
+                drafter,
+                num_speculative_tokens=k,
+                seed=list(group.seeds),
+                **options,
+            )
+            seconds = time.perf_counter() - began
+        return {"seconds_call": seconds, **of_generations(found, self.readings[arm.drafting], *steps)}
 
     def _theirs(self, arm: Arm, group: Group, options: Mapping) -> dict:
         answer = self.drafters[arm.name](group.prompts, seed=group.seeds[0], **options)
@@ -97,13 +99,13 @@ class Bench:
         }
 
 
-def of_generations(found: Sequence[Generation], read: Reading) -> dict:
-    """The columns of one batch that our own loop decoded."""
+def of_generations(found: Sequence[Generation], read: Reading, steps: int | None = None) -> dict:
+    """The columns of one batch that our own loop decoded. steps: of the drafter's head, where they were counted."""
     together = batch_rounds(found)
     later = [[one for one in rounds if not one.is_prefill] for rounds in together[1:]]
     flat = [one for rounds in later for one in rounds]
     drafted, accepted = by_position(flat, max((one.num_drafted for one in flat), default=0))
-    target, drafter = read.of_rounds(later)
+    target, drafter = read.of_rounds(later, steps)
     prefill = together[0][0]
     return {
         "seconds": found[0].seconds,
@@ -115,6 +117,7 @@ def of_generations(found: Sequence[Generation], read: Reading) -> dict:
         "accepted": accepted,
         "prefill": {part: getattr(prefill, f"seconds_{part}") for part in PARTS},
         **{part: sum(getattr(rounds[0], f"seconds_{part}") for rounds in later) for part in PARTS},
+        "draft_steps": steps,
         "bytes_target": target,
         "bytes_drafter": drafter,
         "shapes": shapes(later),

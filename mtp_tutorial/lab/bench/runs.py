@@ -12,7 +12,7 @@ prediction.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -79,10 +79,16 @@ class Plan:
 
 
 def run(
-    target: Target, arms: Sequence[Arm], plan: Plan, out: str | Path, progress: bool = True
+    target: Target,
+    arms: Sequence[Arm],
+    plan: Plan,
+    out: str | Path,
+    progress: bool = True,
+    loaded: Mapping[str, object] | None = None,
 ) -> tuple[dict, list[dict]]:
     """Measure what ``out`` (a ``.jsonl`` file) lacks and append it, a group of prompts at a time; (header, rows).
 
+    loaded: what ``mt.load`` was told beside the name, for the file's first line.
     Raises ValueError for arms that cannot do it (transformers' speculation in batches), prompts that are too few or
     too long, and a file of another run or another machine; nothing is written then.
     """
@@ -92,7 +98,7 @@ def run(
     try:
         torch.set_num_threads(plan.threads or threads)
         bench = Bench(target, arms)
-        first, rows = _open(Path(out), target, plan)
+        first, rows = _open(Path(out), target, plan, loaded or {})
         there = {_key(row) for row in rows}
         jobs = [job for job in _jobs(measured, plan) if any((*job.key, arm.name) not in there for arm in arms)]
         if jobs:
@@ -112,13 +118,18 @@ def run(
     return first, rows
 
 
+def prompts(target_name: str, each: int) -> list[dict]:
+    """The first ``each`` held-out prompts of each kind: dicts with id, kind and prompt."""
+    return held_out_prompts(target_name, each)
+
+
 def groups(target: Target, plan: Plan) -> dict[str, dict[int, list[Group]]]:
     """part → batch → groups of prompts. Those of "costs" share no prompt with those of "measured".
 
     Raises ValueError for a kind that there is not, too few prompts, or prompts that leave no room for the tokens.
     """
     most = plan.prompts + plan.costs
-    found = held_out_prompts(target.name, most)
+    found = prompts(target.name, most)
     kinds = list(dict.fromkeys(one["kind"] for one in found))
     for kind in plan.kinds or ():
         if kind not in kinds:
@@ -131,8 +142,8 @@ def groups(target: Target, plan: Plan) -> dict[str, dict[int, list[Group]]]:
                 f"{most} prompts of kind {kind!r} are wanted ({plan.prompts} measured, {plan.costs} for costs); there "
                 f"are {len(mine)}"
             )
-        for part, prompts in ((MEASURED, mine[: plan.prompts]), (COSTS, mine[plan.prompts :])):
-            made[part].setdefault(batch, []).extend(_grouped(target, kind, prompts, batch, plan) if prompts else [])
+        for part, chosen in ((MEASURED, mine[: plan.prompts]), (COSTS, mine[plan.prompts :])):
+            made[part].setdefault(batch, []).extend(_grouped(target, kind, chosen, batch, plan) if chosen else [])
     for part in made.values():  # one of each kind, then the next of each
         for batch, unsorted in part.items():
             part[batch] = sorted(unsorted, key=lambda group: int(group.key.rpartition("#")[2]))
@@ -217,9 +228,9 @@ def _key(row: dict) -> tuple:
     return tuple(row[name] for name in ("part", "batch", "temperature", "repeat", "group", "arm"))
 
 
-def _open(path: Path, target: Target, plan: Plan) -> tuple[dict, list[dict]]:
+def _open(path: Path, target: Target, plan: Plan, loaded: Mapping[str, object]) -> tuple[dict, list[dict]]:
     """The file's first line and its rows. A file that is there must be of this run and this machine."""
-    header = _header(target, plan)
+    header = _header(target, plan, loaded)
     if path.exists() and path.stat().st_size:
         theirs, _ = read(path)
         steady = {key: value for key, value in header.items() if key not in _ANEW}
@@ -232,11 +243,12 @@ def _open(path: Path, target: Target, plan: Plan) -> tuple[dict, list[dict]]:
     return header, claim(path, header)
 
 
-def _header(target: Target, plan: Plan) -> dict:
+def _header(target: Target, plan: Plan, loaded: Mapping[str, object]) -> dict:
     return {
         "experiment": "bench",
         "format": 1,
         **machine.of_target(target),
+        "loaded": dict(loaded),
         "max_new_tokens": plan.max_new_tokens,
         "prompts": plan.prompts,
         "costs": plan.costs,

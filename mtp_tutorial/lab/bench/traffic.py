@@ -10,10 +10,10 @@ stay in the caches of a CPU, are left out, and so is what a busy cache reads twi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-import torch
 from torch import nn
 
 from ...drafters import Drafter
@@ -34,15 +34,35 @@ class Reading:
     step: int = 0
     draft_slot: int = 0
 
-    def of_rounds(self, rounds: Sequence[Sequence[Round]]) -> tuple[int, int]:
-        """(target, drafter): bytes read in the given rounds of a batch, each a list of its sequences' rounds."""
-        target = drafter = 0
-        for together in rounds:
-            slots = len(together) * max(one.cache_written for one in together)  # as wide as the longest
-            target += self.target + slots * self.slot
-            steps = max(one.num_drafted for one in together)
-            drafter += steps * (self.step + slots * self.draft_slot)
-        return target, drafter
+    def of_rounds(self, rounds: Sequence[Sequence[Round]], steps: int | None = None) -> tuple[int, int]:
+        """(target, drafter): bytes read in the given rounds of a batch, each a list of its sequences' rounds.
+
+        steps: of the drafter in all of them; None: as many as the longest draft of each round has tokens.
+        """
+        slots = [len(together) * max(one.cache_written for one in together) for together in rounds]
+        if not slots:
+            return 0, 0
+        if steps is None:
+            steps = sum(max(one.num_drafted for one in together) for together in rounds)
+        target = len(rounds) * self.target + sum(slots) * self.slot
+        return target, round(steps * (self.step + sum(slots) / len(slots) * self.draft_slot))
+
+
+@contextmanager
+def counted(drafter: object) -> Iterator[list[int]]:
+    """Counts the steps of a drafter's trained head, in a list of one number; an empty list where it has none."""
+    heads = list(_heads(drafter))
+    steps = [0] if heads else []
+
+    def count(*_) -> None:
+        steps[0] += 1
+
+    hooks = [head.register_forward_hook(count) for head in heads]
+    try:
+        yield steps
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def reading(target: Target, drafter: Drafter | None = None) -> Reading:
@@ -53,32 +73,40 @@ def reading(target: Target, drafter: Drafter | None = None) -> Reading:
 
 def _of_drafter(target: Target, drafter: object) -> tuple[int, int]:
     """(bytes of a step's weights, bytes of a slot). A drafter made of drafters reads what its parts read."""
-    if drafter is None:
-        return 0, 0
     if isinstance(model := getattr(drafter, "model", None), Target):  # a draft model
         slot = cache_bytes(model, 1)
-        rows = getattr(model.model.get_output_embeddings(), "_rows", None)
-        if rows is None:
+        output = model.model.get_output_embeddings()
+        if not hasattr(output, "frequent"):
             return weight_bytes(model), slot
-        embedding = sum(map(_bytes, model.model.get_input_embeddings().parameters()))
-        inner = sum(map(_bytes, model.model.get_decoder().parameters()))
-        return inner - embedding + sum(map(_bytes, filter(_is_tensor, rows))), slot
-    head, scores = getattr(drafter, "head", None), getattr(drafter, "scores", None)
-    if isinstance(head, nn.Module):
-        weights = sum(map(_bytes, head.parameters()))
+        embedding = sum(weight.nbytes for weight in model.model.get_input_embeddings().parameters())
+        inner = sum(weight.nbytes for weight in model.model.get_decoder().parameters())
+        return inner - embedding + _scored(target, output), slot
+    if isinstance(head := getattr(drafter, "head", None), nn.Module):
+        weights = sum(weight.nbytes for weight in head.parameters())
         parts = getattr(head, "blocks", None) or getattr(head, "layers", None)
         if parts is not None and len(parts) > 1:  # a step runs one of them
-            weights -= sum(map(_bytes, parts.parameters())) * (len(parts) - 1) // len(parts)
-        scored = sum(map(_bytes, filter(_is_tensor, getattr(scores, "_rows", ()))))
-        return weights + scored, cache_bytes(target, 1) // target.num_layers if hasattr(head, "layers") else 0
-    parts = [part for part in vars(drafter).values() if hasattr(part, "propose")]
-    found = [_of_drafter(target, part) for part in parts]
+            weights -= sum(weight.nbytes for weight in parts.parameters()) * (len(parts) - 1) // len(parts)
+        slot = cache_bytes(target, 1) // target.num_layers if hasattr(head, "layers") else 0
+        return weights + _scored(target, getattr(drafter, "scores", None)), slot
+    found = [_of_drafter(target, part) for part in _parts(drafter)]
     return sum(step for step, _ in found), sum(slot for _, slot in found)
 
 
-def _bytes(weight: torch.Tensor) -> int:
-    return weight.numel() * weight.element_size()
+def _scored(target: Target, scores: object) -> int:
+    """Bytes of the lm_head's rows that a drafting head scores: all of them, or those of the most frequent tokens."""
+    weight = target.model.get_output_embeddings().weight
+    frequent = getattr(scores, "frequent", None)
+    return (len(weight) if frequent is None else len(frequent)) * weight.shape[1] * weight.element_size()
 
 
-def _is_tensor(one: object) -> bool:
-    return isinstance(one, torch.Tensor)
+def _heads(drafter: object) -> Iterator[nn.Module]:
+    """The trained heads of a drafter, or of the drafters that it is made of."""
+    if isinstance(head := getattr(drafter, "head", None), nn.Module):
+        yield head
+    else:
+        for part in _parts(drafter):
+            yield from _heads(part)
+
+
+def _parts(drafter: object) -> list[object]:
+    return [part for part in vars(drafter).values() if hasattr(part, "propose")] if drafter is not None else []
