@@ -18,7 +18,7 @@ def test_the_articles_case():
         (1, 47, 0, "memory"), (5, 47, 1, "memory"), (256, 47, 36, "memory"), (1280, 47, 181, "arithmetic")
     ]  # fmt: skip
     assert picture.data["edge"] == theory.critical_rows(theory.MODEL_70B, theory.GPU)
-    assert "1 row: 46.7 ms, 0.3 % of the peak in use; reading sets the pace up to 330 rows" in picture.alt
+    assert "1 row: 46.7 ms, 0.3 % of the peak; reading sets the pace up to 330 rows" in picture.alt
     assert points[0]["share"] == pytest.approx(1 / picture.data["edge"]) and points[-1]["share"] == 1
 
 
@@ -49,7 +49,7 @@ def test_measured_calls_are_compared_with_the_smallest():
         ("bf16", 1, 1), ("bf16", 5, 1.5), ("float32", 1, 1), ("float32", 5, 4)
     ]  # fmt: skip
     assert picture.data[1]["milliseconds"] == 30 and math.isclose(picture.data[1]["tokens_per_second"], 5 / 0.03)
-    assert "bf16: a call on 5 takes 1.5 times as long; float32: a call on 5 takes 4.0 times" in picture.alt
+    assert "bf16: 5 at the price of 1.5; float32: 5 at the price of 4.0" in picture.alt
 
 
 def test_shapes_are_those_of_the_models():

@@ -67,6 +67,7 @@ def draw_roofline(
         axes.grid(color=GRID)
         if edge is not None and edge <= MOST_ROWS:
             axes.axvline(edge, color=INK, linewidth=1, linestyle=":")
+    left.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     left.set_title("milliseconds of one call")
     right.set_title("share of the peak arithmetic in use")
     ticks = [10**i for i in range(-5, 1) if 10**i >= min(row["share"] for row in curve) / 5]
@@ -103,10 +104,10 @@ def _edge(weights: theory.Weights, machine: theory.Machine, tokens: int, context
 
 def _words(edge: float | None, point: Mapping[str, Any]) -> str:
     first = f"{point['rows']:g} row{'s' * (point['rows'] != 1)}: {max(point['memory'], point['arithmetic']):.3g} ms, "
-    first += f"{100 * point['share']:.2g} % of the peak in use; "
+    first += f"{100 * point['share']:.2g} % of the peak; "
     if edge is None:
         return first + "reading sets the pace at any number of rows"
-    return first + f"reading sets the pace up to {edge:.0f} rows, arithmetic beyond"
+    return first + f"reading sets the pace up to {edge:.0f} rows"
 
 
 def draw_cost(
@@ -155,7 +156,7 @@ def draw_cost(
     ends = [[row for row in found if row["group"] == name][-1] for name in groups]
     headline(
         fig,
-        "; ".join(f"{row['group']}: a call on {row['tokens']} takes {row['cost']:.1f} times as long" for row in ends),
+        "; ".join(f"{row['group']}: {row['tokens']} at the price of {row['cost']:.1f}" for row in ends),
     )
     return found
 
