@@ -75,19 +75,41 @@ def probabilities_unchecked(
     x = (x - top) / min(max(sampling.temperature, limits.tiny), limits.max)
     vocabulary = x.shape[-1]
     if 0 < sampling.top_k < vocabulary:
-        x = x.masked_fill(x < x.topk(sampling.top_k, dim=-1).values[..., -1:], -torch.inf)
+        x = torch.where(x < x.topk(sampling.top_k, dim=-1).values[..., -1:], -torch.inf, x)
     if sampling.top_p < 1:
-        ordered, ids = x.softmax(-1).sort(dim=-1, descending=True, stable=True)
-        before = torch.zeros_like(ordered)
-        before[..., 1:] = ordered.cumsum(-1)[..., :-1]
-        # A token stays while the mass before it is below top_p: the smallest set whose mass reaches top_p.
-        cut = torch.zeros_like(before, dtype=torch.bool).scatter_(-1, ids, before >= max(sampling.top_p, limits.tiny))
-        x = x.masked_fill(cut, -torch.inf)
+        x = torch.where(_outside(x.softmax(-1), max(sampling.top_p, limits.tiny)), -torch.inf, x)
     probs = x.softmax(-1)
     if sampling.min_p > 0:
         small = probs < sampling.min_p * probs.amax(-1, keepdim=True)
         probs = x.masked_fill(small, -torch.inf).softmax(-1)
     return probs
+
+
+#: The nucleus is looked for among so many tokens first: sorting all of a large vocabulary takes ten times as long.
+_LIKELIEST = 1024
+
+
+def _outside(probs: Tensor, top_p: float) -> Tensor:
+    """(…, V) bool: the tokens that top-p drops. Of equal ones those with the lower ids come first.
+
+    A token stays while the mass before it is below top_p: the smallest set whose mass reaches top_p.
+    """
+    if probs.device.type == "cpu" and probs.shape[-1] > 4 * _LIKELIEST:  # a GPU sorts faster than the host can look
+        ids = probs.topk(_LIKELIEST, dim=-1).indices.sort(dim=-1).values
+        ordered, order = probs.gather(-1, ids).sort(dim=-1, descending=True, stable=True)
+        before = _mass_before(ordered)
+        # The least likely of them may have equals that were left out: all that counts must lie above it.
+        if bool((before.masked_fill(ordered > ordered[..., -1:], torch.inf).amin(-1) >= top_p).all()):
+            outside = torch.ones_like(probs, dtype=torch.bool)
+            return outside.scatter_(-1, ids.gather(-1, order), before >= top_p)
+    ordered, ids = probs.sort(dim=-1, descending=True, stable=True)
+    return torch.zeros_like(probs, dtype=torch.bool).scatter_(-1, ids, _mass_before(ordered) >= top_p)
+
+
+def _mass_before(ordered: Tensor) -> Tensor:
+    before = torch.zeros_like(ordered)
+    before[..., 1:] = ordered.cumsum(-1)[..., :-1]
+    return before
 
 
 def _penalise(
@@ -164,8 +186,9 @@ def inverse_cdf(weights: Tensor, uniforms: Tensor) -> Tensor:
     total = weights.to(torch.float64).cumsum(-1)
     point = torch.as_tensor(uniforms, dtype=torch.float64).unsqueeze(-1) * total[..., -1:]
     # u * total can round up to total itself: the last id that adds mass is the answer then.
-    last = (total < total[..., -1:]).sum(-1)
-    return torch.minimum((total <= point).sum(-1), last)
+    last = torch.searchsorted(total, total[..., -1:].contiguous())
+    found = torch.minimum(torch.searchsorted(total, point.expand(last.shape).contiguous(), right=True), last)
+    return torch.where(total[..., -1:].isnan(), 0, found).squeeze(-1)  # a row with NaN: any id, the caller looks
 
 
 def exponential_race(probs: Tensor, noise: Tensor) -> Tensor:

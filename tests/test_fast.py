@@ -133,3 +133,29 @@ def test_nano_says_the_same_either_way():
         for short in (False, True)
     ]
     assert [g.tokens for g in texts[0]] == [g.tokens for g in texts[1]]
+
+
+@pytest.mark.parametrize("kind", ["llama with biases", "qwen3 (norms on queries and keys)"])
+def test_the_compiled_way_gives_the_models_own_numbers(kind):
+    """Through torch.compile's tracing; inductor's code is left out, as it takes a minute a shape."""
+    from mtp_tutorial.models.compiled import CompiledCaller
+
+    model = made(kind)
+    target = wrap(model, compile=True)
+    target._calls = (target._caller(), CompiledCaller(model, backend="eager"))
+    for ours, theirs in zip(read(target, RAGGED), read(wrap(model, short=False), RAGGED), strict=True):
+        assert (ours - theirs).abs().max() < 2e-6
+
+
+def test_caches_of_a_compiled_target_come_in_few_sizes():
+    target = wrap(made("llama"), compile=True)
+    assert [target.new_cache(1, slots).capacity for slots in (1, 256, 257)] == [256, 256, 512]
+
+
+def test_compile_without_a_short_way_is_refused():
+    with pytest.raises(ValueError, match="compile=True: there is a short way for"):
+        wrap(tiny("gpt2").model, compile=True)
+    with pytest.raises(ValueError, match="leave short=False out"):
+        wrap(made("llama"), short=False, compile=True)
+    with pytest.raises(ValueError, match="not compile"):
+        mt.load("toy", compile=True)

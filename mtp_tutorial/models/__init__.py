@@ -27,6 +27,7 @@ def load(
     device: str | torch.device | None = None,
     dtype: torch.dtype | str | None = None,
     short: bool | None = None,
+    compile: bool = False,
     **options,
 ) -> Target:
     """A target by name: ``"toy"``, ``"toy-beijing"``, ``"nano"``, ``"smollm2"``, a Hugging Face id or a local folder.
@@ -36,6 +37,8 @@ def load(
         float32; for other models bf16 on CUDA, else float32.
     short: forward calls take the short way of ``models/fast.py``, which adds numbers up in another order than the
         model itself. None: where speed is the point, that is in bf16 and float16, for models that it knows.
+    compile: the short way as programs compiled by torch for each shape that occurs (models/compiled.py). That takes
+        the better part of a minute a shape on a CPU; worth it for long runs, and on a GPU.
     options: handed on to transformers' ``from_pretrained`` (``device_map="auto"`` spreads a model over several GPUs).
     Raises ValueError for an unknown name, device or dtype, or a model whose cache cannot be rolled back by a counter;
     FetchError (a ValueError) when weights cannot be brought here.
@@ -45,8 +48,9 @@ def load(
     where = _device(device, "cpu" if str(name) in toys.TOYS else None)
     kind = _dtype(dtype)
     if str(name) in toys.TOYS:
-        if options or short:
-            raise ValueError(f"toys take device and dtype only, not {', '.join(options) or 'short'}")
+        if options or short or compile:
+            more = [*options, *(["short"] if short else []), *(["compile"] if compile else [])]
+            raise ValueError(f"toys take device and dtype only, not {', '.join(more)}")
         return toys.load_toy(str(name), where, kind or torch.float64)
     if str(name) == "nano":
         source, notes = nano.find(), (nano.NOTE,)
@@ -61,7 +65,7 @@ def load(
         kind = kind or (torch.bfloat16 if where.type == "cuda" else torch.float32)
     with adapter.quiet() if name in ("nano", "smollm2") else nullcontext():
         model, tokenizer = _from_pretrained(source, str(name), where, kind, options)
-    return wrap(model, tokenizer, str(name), notes, short)
+    return wrap(model, tokenizer, str(name), notes, short, compile)
 
 
 def wrap(
@@ -70,10 +74,12 @@ def wrap(
     name: str | None = None,
     notes: tuple[str, ...] = (),
     short: bool | None = None,
+    compile: bool = False,
 ) -> Target:
-    """A target made of a transformers model that is already in memory. short: see ``load``.
+    """A target made of a transformers model that is already in memory. short, compile: see ``load``.
 
-    Raises ValueError for a model whose cache cannot be rolled back, and for ``short=True`` where there is no short way.
+    Raises ValueError for a model whose cache cannot be rolled back, and for ``short=True`` or ``compile=True`` where
+    there is no short way.
     """
     if not hasattr(model, "config") or not hasattr(model, "get_input_embeddings"):
         raise ValueError(f"a target is made of a causal LM of transformers, not of a {type(model).__name__}")
@@ -81,13 +87,15 @@ def wrap(
     name = name or config.model_type
     adapter.check_supported(name, model)
     weights = next(model.parameters())
-    if short and not fast.supports(model):
+    if compile and short is False:
+        raise ValueError("compile=True compiles the short way: leave short=False out")
+    if (short or compile) and not fast.supports(model):
         raise ValueError(
-            f"short=True: there is a short way for {', '.join(fast.KINDS)} on one device, without a window on "
-            f"attention; {name} is a {type(model).__name__}. Leave short out"
+            f"{'short' if short else 'compile'}=True: there is a short way for {', '.join(fast.KINDS)} on one device, "
+            f"without a window on attention; {name} is a {type(model).__name__}. Leave it out"
         )
     if short is None:
-        short = weights.dtype in (torch.bfloat16, torch.float16) and fast.supports(model)
+        short = compile or weights.dtype in (torch.bfloat16, torch.float16) and fast.supports(model)
     generation = getattr(model, "generation_config", None)
     ends = getattr(generation, "eos_token_id", None)  # may be 0
     ends = getattr(config, "eos_token_id", None) if ends is None else ends
@@ -105,6 +113,7 @@ def wrap(
         num_layers=config.num_hidden_layers,
         notes=notes,
         takes_short_way=bool(short),
+        is_compiled=bool(compile),
     )
 
 

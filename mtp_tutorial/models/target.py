@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..cache import SlotCache
-from . import adapter, fast
+from . import adapter, compiled, fast
 
 Messages = list[dict[str, str]]
 
@@ -39,6 +39,7 @@ class Target:
     num_layers: int
     notes: tuple[str, ...] = ()  # what a reader should know, such as "dequantised from Q4_1"
     takes_short_way: bool = False  # forward calls go through ``fast.py``
+    is_compiled: bool = False  # … as programs compiled for each shape
     _calls: tuple = field(default=(), repr=False)
 
     @property
@@ -48,6 +49,7 @@ class Target:
 
     def new_cache(self, batch: int, capacity: int = 256) -> SlotCache:
         """An empty cache for ``batch`` sequences with room for ``capacity`` tokens each; it grows when needed."""
+        capacity = compiled.capacity(capacity) if self.is_compiled else capacity
         return SlotCache(self.num_layers, batch, self.device, capacity)
 
     def fingerprint(self) -> str:
@@ -93,14 +95,15 @@ class Target:
     def score(self, hidden: Tensor) -> Tensor:
         """(…, size) hidden states after the final norm → (…, V) logits, by the model's own lm_head."""
         caller = self._caller()
-        if isinstance(caller, fast.FastCaller):
-            return caller.score(hidden)
-        return self.model.get_output_embeddings()(hidden)
+        if isinstance(caller, adapter.Caller):
+            return self.model.get_output_embeddings()(hidden)
+        return caller.score(hidden)
 
-    def _caller(self) -> adapter.Caller | fast.FastCaller:
+    def _caller(self) -> adapter.Caller | fast.FastCaller | compiled.CompiledCaller:
         """The short way where it is on, and nobody watches the model at work."""
         if not self._calls:
-            self._calls = (adapter.Caller(self.model), fast.FastCaller(self.model) if self.takes_short_way else None)
+            make = compiled.CompiledCaller if self.is_compiled else fast.FastCaller
+            self._calls = (adapter.Caller(self.model), make(self.model) if self.takes_short_way else None)
         plain, short = self._calls
         return plain if short is None or short.is_watched else short
 
