@@ -15,8 +15,8 @@ import mtp_tutorial as mt
 from mtp_tutorial import cli
 from mtp_tutorial.lab import bench
 from mtp_tutorial.lab.bench import prediction, report, traffic
-from mtp_tutorial.lab.bench.measure import Bench, Group, batch_rounds, of_generations
-from mtp_tutorial.lab.bench.runs import COSTS, MEASURED, groups
+from mtp_tutorial.lab.bench.measure import Bench, batch_rounds, of_generations
+from mtp_tutorial.lab.bench.plan import COSTS, MEASURED, Group, groups
 from mtp_tutorial.lab.bench.summaries import median_interval, ratios
 
 TINY = {"kinds": ("json", "prose"), "prompts": 1, "repeats": 1, "max_new_tokens": 6, "temperatures": (0.0,)}
@@ -323,6 +323,11 @@ def test_the_summary_has_a_row_for_each_arm_and_kind(done):
     assert plain["mean_acceptance_length"] == 1 and 1 <= mtp["mean_acceptance_length"] <= 3
     assert mtp["predicted"] > 0 and mtp["bytes_per_token"] > 0 and 0 < mtp["elsewhere_share"] < 1
     theirs = next(row for row in found if row["arm"] == "hf-plain")
+    assert theirs["hf_plain"]["ratio"] == 1 and mtp["hf_best_arm"] in ("hf-assistant:k=2", "hf-lookup:k=3")
+    best = next(row for row in found if row["arm"] == mtp["hf_best_arm"])
+    others = ("hf-assistant:k=2", "hf-lookup:k=3")
+    assert best["hf_best"]["ratio"] == 1
+    assert best["ratio"] == max(row["ratio"] for row in found[:7] if row["arm"] in others)
     assert theirs["mean_acceptance_length"] == 1 and theirs["target_calls"] == 6 and theirs["predicted"] is None
     json.dumps(found, allow_nan=False)
     text = report.markdown(header, found)

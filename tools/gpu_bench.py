@@ -27,7 +27,8 @@ from mtp_tutorial import doctor
 from mtp_tutorial.drafters import OracleDrafter
 from mtp_tutorial.lab import bench, near_ties
 from mtp_tutorial.lab.bench import machine
-from mtp_tutorial.lab.bench.measure import Bench, Group
+from mtp_tutorial.lab.bench.measure import Bench
+from mtp_tutorial.lab.bench.plan import Group
 from mtp_tutorial.models import smollm2, wrap
 
 TRACES = Path(__file__).resolve().parents[1] / "data" / "traces"

@@ -39,6 +39,9 @@ def bench(
     tokens: Annotated[int, typer.Option(help="Tokens a text; every text gets as many.")] = 64,
     repeats: Annotated[int, typer.Option(help="How often each prompt is decoded.")] = 3,
     costs: Annotated[int, typer.Option(help="Other prompts of each kind that price a round for the prediction.")] = 1,
+    ignore_eos: Annotated[
+        bool, typer.Option("--ignore-eos/--stop-at-eos", help="Pass over the end of text, on both sides alike.")
+    ] = True,
     threads: Annotated[int | None, typer.Option(help="Threads of torch; all cores by default.")] = None,
     load: Annotated[
         list[str] | None, typer.Option("--load", help="An option of mt.load, such as short=false. Repeatable.")
@@ -76,6 +79,7 @@ def bench(
             repeats=repeats,
             costs=costs,
             threads=threads,
+            ignore_eos=ignore_eos,
         )
         show = out or Path(f"bench-{target.replace('/', '--')}.jsonl")
         loaded = lab.options(load or (), "--load")
@@ -105,7 +109,7 @@ def _print(header: dict, found: list[dict]) -> None:
     for batch, temperature in report.settings(found):
         console.print(f"\n{report.title(header, batch, temperature)}", style="bold", highlight=False)
         for columns, cells in report.tables(found, batch, temperature):
-            whole = ("arm", "÷ plain")
+            whole = ("arm", "÷ plain", "÷ hf-plain", "which is")
             table = Table(*(Column(name, no_wrap=name in whole) for name in columns), box=None, pad_edge=False)
             for line in cells:
                 table.add_row(*line)

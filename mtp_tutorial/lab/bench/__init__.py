@@ -9,8 +9,9 @@ from __future__ import annotations
 from .arms import Arm, options, parse, parse_all
 from .baseline import Baseline
 from .cost import cache_bytes, forward_cost, memory_bandwidth, weight_bytes
+from .plan import Plan, prompts
 from .rules import judged_per_second
-from .runs import Plan, prompts, run
+from .runs import run
 from .summaries import OVERALL, summary
 
 __all__ = [

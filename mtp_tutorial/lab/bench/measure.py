@@ -14,26 +14,16 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from ...decode import generate
 from ...models import Target
 from ...records import Generation, Round, Sampling, by_position
 from .arms import Arm
 from .baseline import Baseline
+from .plan import Group
 from .traffic import Reading, counted, reading
 
 PARTS = ("drafting", "verifying", "elsewhere")
-
-
-@dataclass(frozen=True)
-class Group:
-    """Prompts that are decoded together. key: tells it from others.  seeds: one a prompt."""
-
-    key: str
-    kind: str
-    prompts: tuple[tuple[int, ...], ...]
-    seeds: tuple[int, ...]
 
 
 class Bench:

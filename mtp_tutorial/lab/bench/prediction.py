@@ -4,7 +4,7 @@ Takes: rows of a bench.  Returns: predicted tokens a second.
 Must not know: the seconds of the rows it predicts.
 
 tokens a round (by acceptance at each position, as measured) ÷ seconds a round. The seconds are those of the rows
-"costs": other prompts, decoded before and after the measured ones. A round is priced by its shape, live sequences and
+"costs": other prompts, decoded in between the measured ones. A round is priced by its shape, live sequences and
 draft tokens, as an n-gram drafter that finds nothing makes a plain round and a controller changes k: shape by shape,
 drafting + verifying + elsewhere, times how often the measured texts had that shape.
 """

@@ -20,6 +20,12 @@ SPEED = {
     "calls": lambda row: _number(row["target_calls"], "{:.0f}"),
     "tokens a round": lambda row: _number(row["mean_acceptance_length"], "{:.2f}"),
 }
+AGAINST = {
+    "arm": lambda row: row["arm"],
+    "÷ hf-plain": lambda row: with_interval(row["hf_plain"]) if row["hf_plain"] else "",
+    "÷ the best of transformers": lambda row: with_interval(row["hf_best"]) if row["hf_best"] else "",
+    "which is": lambda row: row["hf_best_arm"] or "",
+}
 WHERE = {
     "arm": lambda row: row["arm"],
     "accepted": lambda row: _number(row["acceptance_rate"], "{:.0%}"),
@@ -53,12 +59,13 @@ def settings(rows: Sequence[dict]) -> list[tuple[int, float]]:
 
 
 def tables(rows: Sequence[dict], batch: int, temperature: float) -> list[tuple[list[str], list[list[str]]]]:
-    """(column names, cells) of three tables with an arm a line: speed; where the time goes; the ratio by kind."""
+    """(column names, cells), an arm a line: speed; against transformers; where the time goes; the ratio by kind."""
     mine = [row for row in _at(rows, batch, temperature) if row["kind"] == OVERALL]
-    overall = [
-        (list(columns), [[make(row) for make in columns.values()] for row in mine]) for columns in (SPEED, WHERE)
-    ]
-    return [*overall, kinds_table(rows, batch, temperature)]
+    compared = any(row["hf_plain"] or row["hf_best"] for row in mine)
+    found = []
+    for columns in (SPEED, AGAINST, WHERE) if compared else (SPEED, WHERE):
+        found.append((list(columns), [[make(row) for make in columns.values()] for row in mine]))
+    return [*found, kinds_table(rows, batch, temperature)]
 
 
 def kinds_table(rows: Sequence[dict], batch: int, temperature: float) -> tuple[list[str], list[list[str]]]:

@@ -5,7 +5,8 @@ Must not know: models, clocks.
 
 A ratio is paired: the plain seconds a token of one group of prompts ÷ the arm's seconds a token of the same group in
 the same repeat. A group's ratio is the median over repeats; ``ratio`` is the median over groups, with a 95 % interval
-by drawing groups anew; ``lowest`` and ``highest`` are those of single groups.
+by drawing groups anew; ``lowest`` and ``highest`` are those of single groups. The same against transformers:
+``hf_plain`` and, of its ways to speculate, the one with the best median over all kinds, ``hf_best``.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..stats import Interval
+from .arms import PLAIN, THEIRS
 from .measure import PARTS
+from .plan import COSTS, MEASURED
 from .prediction import conditional_rates, predicted_rate
-from .runs import COSTS, MEASURED
 
 OVERALL = "all kinds"
 
@@ -31,6 +33,7 @@ def summary(header: dict, rows: Sequence[dict]) -> list[dict]:
     arms = list(dict.fromkeys(row["arm"] for row in sorted(rows, key=lambda row: row["arm"] != "plain")))
     for batch, temperature in sorted(settings):
         here = [row for row in rows if (row["batch"], row["temperature"]) == (batch, temperature)]
+        best = best_of_theirs(here)
         for kind in (OVERALL, *dict.fromkeys(row["kind"] for row in here)):
             mine = [row for row in here if kind in (OVERALL, row["kind"])]
             plain = _of(mine, "plain", MEASURED)
@@ -41,8 +44,9 @@ def summary(header: dict, rows: Sequence[dict]) -> list[dict]:
                     found.append(
                         {
                             "arm": arm, "kind": kind, "temperature": temperature, "batch": batch,
-                            **speeds(texts), **ratios(texts, plain), **acceptance(texts), **seconds(texts),
-                            **traffic(texts, header), **predicted(texts, plain, costs[arm], costs["plain"]),
+                            **speeds(texts), **ratios(texts, plain), **against(texts, mine, best), **acceptance(texts),
+                            **seconds(texts), **traffic(texts, header),
+                            **predicted(texts, plain, costs[arm], costs["plain"]),
                         }
                     )  # fmt: skip
     return found
@@ -83,6 +87,23 @@ def ratios(texts: Sequence[dict], plain: Sequence[dict]) -> dict:
         "highest": max(each),
         "ratio_total": slow / sum(row["seconds"] for row in pairs),
     }
+
+
+def best_of_theirs(rows: Sequence[dict]) -> str | None:
+    """Of the arms with which transformers speculates, the one with the best median ratio to plain decoding."""
+    plain = _of(rows, "plain", MEASURED)
+    theirs = {row["arm"] for row in rows if row["arm"].startswith(THEIRS) and row["arm"] != THEIRS + PLAIN}
+    found = {arm: ratios(_of(rows, arm, MEASURED), plain)["ratio"] for arm in sorted(theirs)}
+    return max((arm for arm in found if found[arm] is not None), key=lambda arm: found[arm], default=None)
+
+
+def against(texts: Sequence[dict], rows: Sequence[dict], best: str | None) -> dict:
+    """The arm's ratios to two arms of transformers: ``hf_plain`` and ``hf_best``, each None or a dict as ``ratios``."""
+    found: dict[str, object] = {"hf_best_arm": best}
+    for column, arm in (("hf_plain", THEIRS + PLAIN), ("hf_best", best)):
+        theirs = _of(rows, arm, MEASURED)
+        found[column] = ratios(texts, theirs) if theirs else None
+    return found
 
 
 def median_interval(values: Sequence[float], level: float = 0.95, resamples: int = 9_999, seed: int = 0) -> Interval:
@@ -156,7 +177,7 @@ def predicted(texts: Sequence[dict], plain: Sequence[dict], costs: Sequence[dict
 # -- Inside ---------------------------------------------------------------------------------------------------------
 
 
-def _of(rows: Sequence[dict], arm: str, part: str) -> list[dict]:
+def _of(rows: Sequence[dict], arm: str | None, part: str) -> list[dict]:
     return [row for row in rows if row["arm"] == arm and row["part"] == part]
 
 
