@@ -14,7 +14,14 @@ from pathlib import Path
 import nbformat
 import pytest
 
-NOTEBOOK = Path(__file__).resolve().parents[1] / "notebooks" / "01_logits_temperature_sampling.ipynb"
+FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
+#: notebook → the slider that is moved, by its label. Notebooks that run in a few seconds.
+SLIDERS = {
+    "01_logits_temperature_sampling": "temperature T",
+    "03_draft_and_verify": "row (0: all)",
+    "04_lossless_sampling": "coin",
+    "08_the_repetition_bug": "runs looked at",
+}
 CHROMIUM = os.environ.get("MTP_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 CHROMIUM = CHROMIUM or shutil.which("google-chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
@@ -25,7 +32,6 @@ NOISE = re.compile(r"favicon|ERR_INTERNET_DISCONNECTED|ERR_NAME_NOT_RESOLVED|ERR
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(not CHROMIUM, reason="no Chromium found; install it or name it in MTP_CHROMIUM"),
-    pytest.mark.skipif(not NOTEBOOK.exists(), reason=f"{NOTEBOOK.name} is not written yet"),
 ]
 
 
@@ -35,13 +41,15 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
-@pytest.fixture
-def lab(tmp_path):
-    """The address of a JupyterLab with private settings, serving a copy of the notebook; stopped afterwards."""
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    """The address of a JupyterLab with private settings, serving copies of the notebooks; stopped afterwards."""
+    tmp_path = tmp_path_factory.mktemp("lab")
     root, settings = tmp_path / "root", tmp_path / "settings"
     root.mkdir()
     settings.mkdir()
-    shutil.copy(NOTEBOOK, root)
+    for name in SLIDERS:
+        shutil.copy(FOLDER / f"{name}.ipynb", root)
     quiet = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}}
     (settings / "overrides.json").write_text(json.dumps(quiet))
     private = ["JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR", "MPLCONFIGDIR"]
@@ -71,32 +79,46 @@ def lab(tmp_path):
             server.wait()
 
 
-def test_a_slider_moves_a_picture(lab):
-    from playwright.sync_api import expect, sync_playwright
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
 
-    cells = nbformat.read(NOTEBOOK, as_version=4).cells
-    last = sum(cell.cell_type == "code" for cell in cells)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        page = browser.new_page(viewport={"width": 1400, "height": 1000})
-        errors = []
-        page.on("console", lambda m: errors.append(m.text) if m.type == "error" else None)
-        page.on("pageerror", lambda e: errors.append(str(e)))
-        page.goto(f"{lab}/lab/tree/{NOTEBOOK.name}?reset&token=t")
-        page.get_by_text("Python 3 (ipykernel) | Idle").wait_for(timeout=60_000)
-        page.get_by_role("menuitem", name="Run", exact=True).click()
-        page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
-        page.locator(".jp-CodeCell .jp-InputPrompt", has_text=f"[{last}]:").wait_for(timeout=180_000)
-
-        panel = page.locator(".jp-OutputArea-output .widget-vbox, .jp-OutputArea-output .lm-Widget.jupyter-widgets")
-        panel = panel.filter(has=page.get_by_role("slider")).filter(has=page.locator("img")).first
-        panel.scroll_into_view_if_needed()
-        slider, picture = panel.get_by_role("slider").first, panel.locator("img").first
-        expect(picture).to_be_visible()
-        before, value = picture.get_attribute("src"), slider.get_attribute("aria-valuenow")
-        slider.focus()
-        page.keyboard.press("ArrowRight")
-        expect(slider).not_to_have_attribute("aria-valuenow", value)
-        expect(picture).not_to_have_attribute("src", before, timeout=15_000)
+        yield browser
         browser.close()
+
+
+@pytest.mark.parametrize("name", SLIDERS)
+def test_run_all_then_a_key_on_a_slider_moves_the_picture(lab, browser, name):
+    from playwright.sync_api import expect
+
+    cells = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4).cells
+    last = sum(cell.cell_type == "code" for cell in cells)
+    page = browser.new_page(viewport={"width": 1400, "height": 1000})
+    errors = []
+    page.on("console", lambda m: errors.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda e: errors.append(str(e)))
+    page.goto(f"{lab}/lab/tree/{name}.ipynb?reset&token=t")
+    page.get_by_text("Python 3 (ipykernel) | Idle").wait_for(timeout=60_000)
+    page.get_by_role("menuitem", name="Run", exact=True).click()
+    page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+    page.locator(".jp-CodeCell .jp-InputPrompt", has_text=f"[{last}]:").wait_for(timeout=180_000)
+
+    labelled = page.locator(".widget-inline-hbox", has=page.get_by_text(SLIDERS[name], exact=True))
+    panel = page.locator(".jp-OutputArea-output .widget-vbox", has=labelled).first
+    panel.scroll_into_view_if_needed()
+    slider, picture = panel.locator(labelled).get_by_role("slider"), panel.locator("img")
+    words = panel.get_by_role("status")  # what a screen reader says
+    expect(picture).to_be_visible()
+    before, value, said = picture.get_attribute("src"), slider.get_attribute("aria-valuetext"), words.text_content()
+    assert slider.get_attribute("tabindex") == "0", "the Tab key reaches it"
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    expect(slider).not_to_have_attribute("aria-valuetext", value)
+    expect(picture).not_to_have_attribute("src", before, timeout=15_000)
+    expect(words).not_to_have_text(said)
+    if folder := os.environ.get("MTP_SCREENSHOTS"):
+        panel.screenshot(path=Path(folder) / f"{name}.png")
+    page.close()
     assert not [text for text in errors if not NOISE.search(text)]
