@@ -14,6 +14,7 @@ from mtp_tutorial.records import Sampling
 from mtp_tutorial.sampling import probabilities
 
 ROOMS = ["sampling", "start", "drafting", "lossless", "laws", "heads", "decoding", "slow", "speed", "case", "accuracy"]
+ROOMS += ["serving"]
 EXERCISES = [
     value
     for room in ROOMS
@@ -185,6 +186,8 @@ def python_greedy(draft_tokens, target_argmax):
         (checks.check_conditional_rates, lambda n, accepted: np.array(accepted) / np.maximum([n, *accepted[:-1]], 1)),
         (checks.check_best_length,
          lambda rates, seconds: np.argmax(np.cumsum(np.cumprod([1, *rates])) / np.array(seconds))),
+        (checks.check_length_from_counters,
+         lambda c: (c["drafts"] + c["accepted_tokens"]) / max(c["drafts"], 1) if c["drafts"] else 0),
         (checks.check_token_milliseconds, lambda billions, bits, tb: np.float64(billions) * bits / 8 / tb),
         (checks.check_free_rows, lambda size, bandwidth, peak: torch.tensor(size) * peak / 2 / bandwidth),
         (checks.check_call_seconds,

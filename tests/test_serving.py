@@ -309,3 +309,30 @@ def test_a_flag_that_is_not_known_gets_no_story():
     assert found["--enable-prefix-caching"]["value"] == ""
     assert "not known here" in found["steps (speculative)"]["note"]
     assert "not given" in found["num_speculative_tokens (speculative)"]["note"]
+
+
+# -- The recorded servers -------------------------------------------------------------------------------------------
+
+
+def recorded(server: str, when: str) -> serving.Counters:
+    (found,) = serving.load(TRACES / f"vllm-metrics-{server}-{when}.txt").vllm
+    return found
+
+
+@pytest.mark.parametrize("server", ["mtp", "ngram"])
+def test_a_recorded_server_adds_up(server):
+    before, middle, after = (recorded(server, when) for when in ("before", "middle", "after"))
+    assert (before.drafts, before.generated, before.requests) == (0, 0, 0)
+    assert (middle.requests, after.requests, after.generated) == (18, 36, 1592)
+    late = serving.difference(middle, after)
+    assert not late.was_reset and late.drafts == after.drafts - middle.drafts
+    assert serving.difference(before, after).accepted == after.accepted
+    assert after.full_drafts == (server == "mtp")
+
+
+def test_what_the_readme_of_the_traces_says():
+    middle, after, ngram = recorded("mtp", "middle"), recorded("mtp", "after"), recorded("ngram", "after")
+    late = serving.difference(middle, after)
+    assert f"{middle.mean_acceptance_length:.2f}, {late.mean_acceptance_length:.2f}" == "1.83, 1.41"
+    assert f"{after.mean_acceptance_length:.2f}, {after.tokens_per_call:.2f}" == "1.59, 1.57"
+    assert f"{ngram.mean_acceptance_length:.2f}, {ngram.tokens_per_call:.2f}" == "1.58, 1.24"

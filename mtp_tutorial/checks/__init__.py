@@ -14,6 +14,7 @@ from .laws import check_full_p_law, check_one_hot_law
 from .lossless import check_accept_probability, check_acceptance, check_rejection_sample, check_residual
 from .quiz import QUESTIONS
 from .sampling import check_exponential_race, check_pick, check_softmax_with_temperature, check_top_p_mask
+from .serving import check_choose_k, check_length_from_counters, check_rate_between
 from .slow import check_call_seconds, check_free_rows, check_token_milliseconds
 from .speed import check_best_length, check_conditional_rates, check_expected_tokens
 from .start import check_acceptance_rate, check_answer, check_mean_acceptance_length
@@ -30,6 +31,7 @@ __all__ = [
     "check_answer",
     "check_best_length",
     "check_call_seconds",
+    "check_choose_k",
     "check_clean_runs",
     "check_conditional_rates",
     "check_expected_acceptance",
@@ -41,11 +43,13 @@ __all__ = [
     "check_greedy_verify",
     "check_has_tail_loop",
     "check_judge_texts",
+    "check_length_from_counters",
     "check_mean_acceptance_length",
     "check_mix",
     "check_one_hot_law",
     "check_pick",
     "check_predicted_position",
+    "check_rate_between",
     "check_rejection_sample",
     "check_residual",
     "check_roll_back",

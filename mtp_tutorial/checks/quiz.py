@@ -339,4 +339,41 @@ QUESTIONS: dict[str, Question] = {
         },
         0.0011,
     ),
+    "11-length": Question(
+        "A vLLM server: 400 drafts, 1200 draft tokens, 500 accepted tokens. Mean acceptance length (two decimals)?",
+        2.25,
+        "1 + 500 ÷ 400: each round says a recovered or bonus token as well.",
+        {
+            1.25: "You forgot the target's own token: no counter of drafts has it.",
+            0.42: "That is the acceptance rate, accepted ÷ drafted.",
+            1.42: "You divided by draft tokens. A round is a draft.",
+        },
+        0.0051,
+    ),
+    "11-sglang": Question(
+        "k = 2 in vLLM: what is SGLang's --speculative-num-draft-tokens (a chain, topk 1)?",
+        3,
+        "It counts the rows of the verify call: two draft tokens and the last committed one.",
+        {2: "That is --speculative-num-steps. This flag counts the rows of the verify call."},
+    ),
+    "11-calls": Question(
+        "500 rounds with a draft bring 1.6 tokens each, 300 calls had nothing to draft. Tokens a call (three decimals)?",
+        1.375,
+        "(500 · 1.6 + 300) ÷ 800: a call without a draft brings one token.",
+        {
+            1.6: "The 300 calls without a draft are calls, too.",
+            1.0: "The rounds with a draft bring more than one.",
+            1.3: "That is the mean of 1.6 and 1. There are more rounds of the first kind.",
+        },
+        0.0011,
+    ),
+    "11-rows": Question(
+        "Further rows are free up to 330, k = 2: up to how many live requests do the drafts cost the target nothing?",
+        110,
+        "Each request brings k + 1 = 3 rows.",
+        {
+            165: "Each request brings three rows: its last committed token, and two draft tokens.",
+            330: "That is without drafts.",
+        },
+    ),
 }

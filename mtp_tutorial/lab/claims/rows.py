@@ -123,6 +123,7 @@ _ALL = (
     Claim(
         "B12", "The command for vLLM, flag by flag.", HOLDS_CORRECTED,
         "newer versions call the method mtp and warn at qwen3_next_mtp", ("11",),
+        "tests/test_serving.py::test_article_b_flag_by_flag",
     ),
     # C: the basics
     Claim(
