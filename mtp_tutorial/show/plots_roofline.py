@@ -41,10 +41,11 @@ def draw_roofline(
     """
     if tokens < 1 or not marks or min(marks) < 1:
         raise ValueError(f"tokens={tokens}, marks={tuple(marks)}: use whole numbers, 1 or more")
+    edge = _edge(weights, machine, tokens, context)
     grid = [2 ** (i / 4) for i in range(4 * int(math.log2(MOST_ROWS)) + 1)]
+    grid = sorted([*grid, *([edge] if edge is not None and 1 < edge < MOST_ROWS else [])])  # the corner stays sharp
     curve = [_at(rows, weights, machine, tokens, context) for rows in grid]
     points = [_at(rows, weights, machine, tokens, context) for rows in marks]
-    edge = _edge(weights, machine, tokens, context)
     left, right = fig.subplots(1, 2)
     for name, (color, _), words in (("memory", MEMORY, "reading"), ("arithmetic", ARITHMETIC, "arithmetic")):
         left.plot(grid, [row[name] for row in curve], color=color, linewidth=5, solid_capstyle="butt", label=words)
