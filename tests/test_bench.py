@@ -207,16 +207,26 @@ def test_the_steps_of_a_head_are_counted(nano):
 
 
 def test_a_prediction_is_expected_tokens_over_prices_of_other_rounds():
-    parts = {"drafting": 0.1, "verifying": 0.8, "elsewhere": 0.1}
-    costs = [{"shapes": [{"live": 1, "drafted": 2, "count": 3, **parts}]}]
+    def texts(group: str, weather: float, **seconds_of) -> dict:
+        """One text of costs: seconds of a round by draft tokens; bad weather slows down everything alike."""
+        shapes = [
+            {"live": 1, "drafted": int(n[1:]), "count": 5, "drafting": 0.0, "verifying": s * weather, "elsewhere": 0.0}
+            for n, s in seconds_of.items()
+        ]
+        return {"group": group, "repeat": 0, "shapes": shapes}
+
+    plain_costs = [texts("a", 1, k0=0.5), texts("b", 7, k0=0.5)]
+    costs = [texts("a", 1, k2=1.0), texts("b", 7, k2=1.0)]
+    plain = [{"rounds": 9, "accepted": [], "shapes": [{"live": 1, "drafted": 0, "count": 9}]}]
     rows = [{"rounds": 10, "accepted": [8, 4], "shapes": [{"live": 1, "drafted": 2, "count": 10}]}]
+    assert prediction.price(costs, plain_costs) == {(1, 2): pytest.approx(2)}
     assert prediction.conditional_rates(rows) == [0.8, 0.5]
-    assert prediction.predicted_rate(rows, costs) == pytest.approx(1 + 0.8 + 0.4)
-    plain = [{"shapes": [{"live": 1, "drafted": 0, "count": 9, "drafting": 0, "verifying": 0.4, "elsewhere": 0.1}]}]
+    by_theory = mt.lab.theory.speedup([0.8, 0.5], 2, draft_cost=0, verify_cost=2)
+    assert prediction.speed_up(rows, plain, costs, plain_costs) == pytest.approx(by_theory) == pytest.approx(2.2 / 2)
     half = [{"rounds": 10, "accepted": [5], "shapes": [{"live": 1, "drafted": n, "count": 5} for n in (0, 2)]}]
-    both = prediction.predicted_rate(half, costs + plain)
-    assert both == pytest.approx(1.5 / (0.5 * 1.0 + 0.5 * 0.5))
-    assert math.isnan(prediction.predicted_rate(rows, []))
+    mixed = [texts("a", 1, k0=0.6, k2=1.0), texts("b", 7, k0=0.6, k2=1.0)]
+    assert prediction.speed_up(half, plain, mixed, plain_costs) == pytest.approx(1.5 / (0.5 * 1.2 + 0.5 * 2.0))
+    assert math.isnan(prediction.speed_up(rows, plain, [], plain_costs))
 
 
 def test_ratios_are_paired_by_prompt():

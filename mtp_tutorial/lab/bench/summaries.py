@@ -21,7 +21,7 @@ from ..stats import Interval
 from .arms import PLAIN, THEIRS
 from .measure import PARTS
 from .plan import COSTS, MEASURED
-from .prediction import conditional_rates, predicted_rate
+from .prediction import conditional_rates, speed_up
 
 OVERALL = "all kinds"
 
@@ -168,10 +168,10 @@ def predicted(texts: Sequence[dict], plain: Sequence[dict], costs: Sequence[dict
     if not plain or "shapes" not in texts[0]:
         return nothing
     measured = _rate_later(texts) / _rate_later(plain)
-    if not costs or not plain_costs:
+    found = speed_up(texts, plain, costs, plain_costs)
+    if math.isnan(found):
         return {**nothing, "measured": measured}
-    speed_up = predicted_rate(texts, costs) / predicted_rate(plain, plain_costs)
-    return {"predicted": speed_up, "measured": measured, "predicted_off": speed_up / measured - 1}
+    return {"predicted": found, "measured": measured, "predicted_off": found / measured - 1}
 
 
 # -- Inside ---------------------------------------------------------------------------------------------------------
