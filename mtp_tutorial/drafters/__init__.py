@@ -20,6 +20,7 @@ from .weights import bundled
 
 __all__ = [
     "DRAFTERS",
+    "UNTRAINED",
     "DraftModelDrafter",
     "Drafter",
     "EagleDrafter",
@@ -44,6 +45,9 @@ DRAFTERS = {
     "gated_lora": GatedLoraDrafter,
     "joined": JoinedDrafter,
 }
+
+#: Those without weights of their own.
+UNTRAINED = ("ngram", "oracle")
 
 
 def load_drafter(name: str, target: Target, **options) -> Drafter:

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..decode import generate
-from ..drafters import bundled, load_drafter
+from ..drafters import UNTRAINED, bundled, load_drafter
 from ..drafters.base import Drafter
 from ..longrun import append_rows, bar, read_rows
 from ..models import Target, load
@@ -197,6 +197,8 @@ def _drafter(target: Target, setting: Setting) -> Drafter:
     """By name; "mtp-stack" is an "mtp" drafter with the repository's weights of that name."""
     options = {"temperature": "same"} if setting.drafting == "sampled" else {}
     kind, _, variant = setting.drafter.partition("-")
+    if kind not in UNTRAINED:
+        options["frequent"] = None  # the head as it was trained, whatever is the default where speed counts
     if variant:
         options["weights"] = bundled(target, setting.drafter)
     return load_drafter(kind, target, **options)

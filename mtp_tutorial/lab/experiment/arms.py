@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from ...decode import check_k
-from ...drafters import DRAFTERS, Drafter, bundled, load_drafter
+from ...drafters import DRAFTERS, UNTRAINED, Drafter, bundled, load_drafter
 from ...models import Target
 from ...records import Sampling
 from ...verify import get_rule
@@ -100,6 +100,8 @@ class Arm:
             return RandomDrafter(target)
         kind, _, variant = self.drafter.partition("-")
         options = dict(self.drafter_options)
+        if kind not in UNTRAINED:
+            options.setdefault("frequent", None)  # all tokens: arms must not change with what is fastest
         if variant:
             options.setdefault("weights", bundled(target, self.drafter))
         if self.bug is not None and exhibit(self.bug).needs_sampled:
