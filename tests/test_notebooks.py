@@ -69,15 +69,74 @@ def test_follows_the_template(path):
         assert not missing, f"no heading with: {missing}"
 
 
+def prose(nb) -> str:
+    """The markdown cells without their code blocks and code spans, where brackets are no links."""
+    text = "\n\n".join(cell.source for cell in nb.cells if cell.cell_type == "markdown")
+    return re.sub(r"`[^`\n]*`", "", re.sub(r"^```.*?^```", "", text, flags=re.S | re.M))
+
+
+def anchors(path: Path) -> set[str]:
+    """The fragments that JupyterLab gives to a notebook's headings: as written, with - for spaces."""
+    lines = prose(read(path)).splitlines()
+    return {re.sub(r"^#+ ", "", line).strip().replace(" ", "-") for line in lines if re.match(r"#{1,4} ", line)}
+
+
 @each_notebook
 def test_local_links_lead_somewhere(path):
-    for cell in read(path).cells:
-        if cell.cell_type != "markdown":
+    for link in re.findall(r"\]\(([^)\s]+)[^)]*\)|(?:src|href)=\"([^\"]+)\"", prose(read(path))):
+        file, _, fragment = unquote(next(filter(None, link))).partition("#")
+        if re.match(r"[a-z]+:", file):
             continue
-        for link in re.findall(r"\]\(([^)\s]+)[^)]*\)|(?:src|href)=\"([^\"]+)\"", cell.source):
-            link = unquote(next(filter(None, link)).split("#")[0])
-            if link and not re.match(r"[a-z]+:", link):
-                assert (path.parent / link).exists(), f"broken link: {link}"
+        target = path.parent / file if file else path
+        assert target.exists(), f"broken link: {file}"
+        if fragment and target.suffix == ".ipynb":
+            assert fragment in anchors(target), f"no such heading: {file}#{fragment}"
+
+
+@each_notebook
+def test_every_picture_is_told_in_words(path):
+    nb = read(path)
+    for index, cell in enumerate(nb.cells):
+        for output in cell.get("outputs", []):
+            if "image/png" in output.get("data", {}):
+                about = output.metadata.get("image/png", {})
+                assert len(about.get("alt", "").split()) >= 3, (
+                    f"cell {index} (from 0): a picture without alternative text"
+                )
+                assert {"width", "height"} <= set(about), f"cell {index}: a picture without a size"
+    for image in re.findall(r"<img[^>]*>", prose(nb)):
+        assert re.search(r'alt="[^"]+"', image), f"without alternative text: {image}"
+    assert "![](" not in prose(nb), "an image without alternative text"
+
+
+@each_notebook
+def test_nothing_on_a_page_comes_from_elsewhere(path):
+    """Links may lead away; pictures, scripts and styles may not: a page must read the same without network."""
+    for cell in read(path).cells:
+        outputs = [str(output.get("data", {}).get("text/html", "")) for output in cell.get("outputs", [])]
+        text = "".join(outputs) + (cell.source if cell.cell_type == "markdown" else "")
+        assert not re.search(r"<(?:img|script|link|iframe)[^>]*(?:src|href)=|!\[[^\]]*\]\(https?:|url\(http", text)
+
+
+@each_notebook
+def test_has_three_exercises_with_their_minutes_and_a_folded_solution(path):
+    text = "\n\n".join(cell.source for cell in read(path).cells if cell.cell_type == "markdown")
+    exercises = re.split(r"^### Exercise ", text, flags=re.M)[1:]
+    assert len(exercises) >= 3
+    for exercise in exercises:
+        title, *_ = exercise.splitlines()
+        assert re.search(r"\((easy|medium|hard), \d+ minutes\)$", title), f"difficulty and minutes are missing: {title}"
+        assert "<summary>Solution" in exercise, f"no folded solution: {title}"
+
+
+@each_notebook
+def test_folds_are_closed_and_sources_are_python(path):
+    nb = read(path)
+    text = "\n".join(cell.source for cell in nb.cells if cell.cell_type == "markdown")
+    assert text.count("<details>") == text.count("</details>") == text.count("<summary>") == text.count("</summary>")
+    for cell in nb.cells:
+        if cell.cell_type == "code":
+            compile(cell.source, path.name, "exec")
 
 
 def test_readme_table_and_folder_agree():

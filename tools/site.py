@@ -62,11 +62,13 @@ def mathml(formula: str, display: str = "inline") -> str:
 
 @dataclass
 class Site:
-    """A build under way. ``wanted``: files that pages link to; each is built or copied once."""
+    """A build under way. ``wanted``: files that pages link to; each is built or copied once. ``broken``: links that
+    lead nowhere, in words."""
 
     root: Path
     out: Path
     wanted: list[str] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
     pages: dict[str, str] = field(default_factory=dict)  # href → title, in the order of the course
 
     def __post_init__(self) -> None:
@@ -74,13 +76,14 @@ class Site:
         self.templates = jinja2.Environment(loader=loader, autoescape=True, keep_trailing_newline=True)
 
     def link(self, url: str, source: str) -> str:
-        """A link as the page of ``source`` needs it. Raises ValueError when it leads to no file of the repository."""
+        """A link as the page of ``source`` needs it. One that leads to no file of the repository stays as it is."""
         if ELSEWHERE.match(url) or url.startswith("#"):
             return url
         path, mark, fragment = url.partition("#")
         target = posixpath.normpath(posixpath.join(posixpath.dirname(source), unquote(path)))
         if target.startswith("..") or not (self.root / target).exists():
-            raise ValueError(f"{source} links to {url}, which is not there")
+            self.broken.append(f"{source} links to {url}, which is not there")
+            return url
         if (self.root / target).is_dir():
             target = posixpath.join(target, "README.md")
         if target not in self.wanted:
@@ -200,8 +203,8 @@ def start_page(site: Site) -> tuple[str, str]:
 
 
 def build(root: Path = ROOT, out: Path = ROOT / "site", frames: bool = True) -> Site:
-    """Write the whole site into ``out``, which is emptied first. Raises ValueError on a link that leads nowhere."""
-    if out.exists() and any(out.iterdir()) and not (out / "index.html").exists():
+    """Write the whole site into ``out``, emptied first. Raises ValueError when ``out`` holds something else."""
+    if out.exists() and any(out.iterdir()) and not (out / "assets" / "frames.js").exists():
         raise ValueError(f"{out} holds something else than a site: name an empty folder")
     shutil.rmtree(out, ignore_errors=True)
     shutil.copytree(ASSETS, out / "assets", ignore=shutil.ignore_patterns("*.html"))
@@ -260,8 +263,8 @@ def main(argv: list[str] | None = None) -> int:
     print(
         f"{len(site.pages)} pages of the course, {len(files)} files, {size:.1f} MB, {time.perf_counter() - start:.0f} s"
     )
-    print(f"open {args.out / 'index.html'}")
-    return 0
+    print(*site.broken, f"open {args.out / 'index.html'}", sep="\n")
+    return int(bool(site.broken))
 
 
 if __name__ == "__main__":
