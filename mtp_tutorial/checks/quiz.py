@@ -357,7 +357,8 @@ QUESTIONS: dict[str, Question] = {
         {2: "That is --speculative-num-steps. This flag counts the rows of the verify call."},
     ),
     "11-calls": Question(
-        "500 rounds with a draft bring 1.6 tokens each, 300 calls had nothing to draft. Tokens a call (three decimals)?",
+        "500 rounds with a draft bring 1.6 tokens each, 300 calls had nothing to draft. "
+        "Tokens a call (three decimals)?",
         1.375,
         "(500 · 1.6 + 300) ÷ 800: a call without a draft brings one token.",
         {
@@ -375,5 +376,52 @@ QUESTIONS: dict[str, Question] = {
             165: "Each request brings three rows: its last committed token, and two draft tokens.",
             330: "That is without drafts.",
         },
+    ),
+    "12-segment": Question(
+        "Logits 3 and 2, temperature 0.6: the probability of the first (two decimals)?",
+        0.84,
+        "5 against 3.33, and 1 ÷ (1 + e^-1.67) = 0.84.",
+        {0.73: "That is temperature 1. Divide the logits by 0.6 first.", 0.16: "That is the second one's."},
+        0.0051,
+    ),
+    "12-tokens": Question(
+        "k = 3, each judged draft token is accepted with 0.5: tokens a round?",
+        1.875,
+        "1 + 0.5 + 0.25 + 0.125.",
+        {
+            2.5: "You added the rates. Position 2 is judged only where position 1 was accepted.",
+            0.875: "You forgot the target's own token.",
+            1.75: "That is k = 2.",
+        },
+        0.006,
+    ),
+    "12-score": Question(
+        "2.5 tokens a round, k = 2, a row costs 0.03, a drafter's step reads 0.4 of the target's weights: the score of "
+        "a round (two decimals)?",
+        1.34,
+        "2.5 ÷ (1 + 2 · 0.03 + 2 · 0.4).",
+        {
+            2.36: "The drafter reads its weights, too.",
+            1.39: "The rows cost something, too.",
+            1.75: "Two steps read 0.8.",
+        },
+        0.0051,
+    ),
+    "12-stuck": Question(
+        "p(d) = 0.4, a greedy draft d, the coin always 0: total variation of the first token to the target's law?",
+        0.6,
+        "d is always said: 1 in place of 0.4, and the others lose as much.",
+        {
+            1.2: "Half the summed difference: what one token gains, others lose.",
+            0.4: "It gains 1 - 0.4.",
+            0: "That is the right coin.",
+        },
+        0.001,
+    ),
+    "12-rows": Question(
+        "330 rows are free, 110 requests are live: the longest draft whose verification costs no further time?",
+        2,
+        "110 · (2 + 1) = 330.",
+        {3: "Each request has a row of its own beside its draft: 110 · 4 = 440.", 1: "330 ÷ 110 - 1."},
     ),
 }

@@ -95,7 +95,11 @@ class Engine(Request):
         for row, (sequence, k) in enumerate(zip(self.live, wanted, strict=True)):
             uniforms[row, :k] = torch.rand(k, generator=sequence.drafting, dtype=torch.float64)
         draft = self.drafter.propose(torch.tensor(wanted), self.sampling, uniforms.to(self.target.device))
-        return draft, self._counted(draft, wanted)
+        drafted = self._counted(draft, wanted)
+        longest = max(drafted)
+        if longest < draft.tokens.shape[1]:  # columns in which nobody drafts would be read for nothing
+            draft = Draft.trusted(draft.tokens[:, :longest], None if draft.probs is None else draft.probs[:, :longest])
+        return draft, drafted
 
     def _wanted(self) -> list[int]:
         """How many tokens each live sequence is to draft: the controller's choice, as far as the context reaches."""

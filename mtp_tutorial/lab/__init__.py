@@ -9,11 +9,13 @@ import importlib
 
 _MODULES = (
     "bench",
+    "capstone",
     "claims",
     "controllers",
     "drafts",
     "exact",
     "experiment",
+    "families",
     "gate",
     "guesses",
     "instruments",
