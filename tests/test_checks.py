@@ -14,7 +14,7 @@ from mtp_tutorial.records import Sampling
 from mtp_tutorial.sampling import probabilities
 
 ROOMS = ["sampling", "start", "drafting", "lossless", "laws", "heads", "decoding", "slow", "speed", "case", "accuracy"]
-ROOMS += ["serving"]
+ROOMS += ["models", "serving"]
 EXERCISES = [
     value
     for room in ROOMS
