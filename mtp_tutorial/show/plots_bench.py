@@ -67,7 +67,8 @@ def draw_bench(fig: Any, rows: Rows, batch: int | None = None, arms: Sequence[st
     best = [max((row for row in found if row["temperature"] == t and row["kind"] == OVERALL),
                 key=lambda row: row["ratio"], default=None) for t in temperatures]  # fmt: skip
     words = [f"T = {one['temperature']:g}: {one['arm']}, {one['ratio']:.2f}×" for one in best if one]
-    headline(fig, f"fastest at batch {batch}, over all kinds: " + "; ".join(words) + ". Stroke: predicted")
+    note = ". Stroke: predicted, without the prefill"
+    headline(fig, f"fastest at batch {batch}, over all kinds: " + "; ".join(words) + note)
     return found
 
 
