@@ -35,6 +35,7 @@ IS_MTP = Exercise(
         ("model.layers.60.self_attn.o_proj.weight", 61),
         ("model.layers.6.mlp.experts.200.down_proj.weight", 61),
         ("model.layers.61.mlp.experts.7.down_proj.weight", 61),
+        ("model.layers.62.shared_head.norm.weight", 61),
         ("mtp.fc.weight", 48),
         ("mtp.layers.0.self_attn.q_proj.weight", 48),
         ("model.mtp_layers.0.input_proj.weight", 36),

@@ -339,6 +339,47 @@ QUESTIONS: dict[str, Question] = {
         },
         0.0011,
     ),
+    "10-milliseconds": Question(
+        "8 billion weights are read in 16 bits at 3.2 TB/s: at least how many milliseconds does a plain token take?",
+        5,
+        "16 GB ÷ 3.2 TB/s.",
+        {
+            2.5: "Two bytes a weight: 16 GB.",
+            40: "16 bits are 2 bytes.",
+            0.005: "Those are seconds.",
+            200: "That is tokens a second.",
+        },
+        0.001,
+    ),
+    "10-ratio": Question(
+        "A draft step reads a tenth of a call, k = 2, 2.4 tokens a round, the verify call costs a plain one: speed-up?",
+        2,
+        "2.4 ÷ (1 + 2 · 0.1).",
+        {
+            2.4: "That would be with free drafts.",
+            2.18: "There are two draft steps in a round.",
+            1.85: "A round has two draft steps and one call of the target: 1.2.",
+        },
+        0.01,
+    ),
+    "10-experts": Question(
+        "256 experts, each row takes 8: how many do two rows read, on average (two decimals)?",
+        15.75,
+        "256 · (1 - (1 - 8/256)²): a quarter of an expert is chosen by both.",
+        {
+            16: "Now and then both rows choose the same expert. It is read once.",
+            8: "Each row chooses for itself.",
+            0.06: "That is the share of the experts.",
+        },
+        0.0051,
+    ),
+    "10-stale": Question(
+        "A head that was trained for another target, rule rejection: total variation to the target's law?",
+        0,
+        "The rule decides the law. The head decides the speed.",
+        {1: "That would be a law without anything in common. The verify call is the target's own."},
+        0.001,
+    ),
     "11-length": Question(
         "A vLLM server: 400 drafts, 1200 draft tokens, 500 accepted tokens. Mean acceptance length (two decimals)?",
         2.25,

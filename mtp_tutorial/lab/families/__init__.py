@@ -9,6 +9,7 @@ from __future__ import annotations
 from .predict import Predicted, predict
 from .shapes import FAMILIES, GPUS, Family, Gpu, of
 from .sizes import Sizes, distinct_experts, sizes
+from .tiny import drawn, tiny_glm
 
 __all__ = [
     "FAMILIES",
@@ -18,7 +19,9 @@ __all__ = [
     "Predicted",
     "Sizes",
     "distinct_experts",
+    "drawn",
     "of",
     "predict",
     "sizes",
+    "tiny_glm",
 ]
