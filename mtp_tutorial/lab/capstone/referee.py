@@ -144,7 +144,7 @@ class _Probe:
 
 @torch.no_grad()
 def open_places(target: Target, shortest: int = 6, longest: int = 16) -> list[list[int]]:
-    """PLACES beginnings behind which the target's favourite has a probability near ½, one from each of the first prompts.
+    """PLACES beginnings behind which the target's favourite has a probability near ½, one a prompt.
 
     Where only one token is possible, every drafter has the right law.
     """
