@@ -20,6 +20,7 @@ _MODULES = (
     "guesses",
     "instruments",
     "losslessness",
+    "misloaded",
     "museum",
     "near_ties",
     "probe",
