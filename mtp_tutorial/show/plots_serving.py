@@ -117,7 +117,7 @@ def draw_switch(
     right.set_xticks(range(9))
     right.set_ylim(0, 1.12 * max(row["gain"] for row in by_k))
     right.set_xlabel("draft tokens a round, k")
-    right.set_title(f"each k with {batch} live request{'s' * (batch > 1)}; green: best, hatched: yours")
+    right.set_title(f"each k at {batch} live; green: best, hatched: yours")
     fig.legend(loc="outside lower center", ncols=3)
     verdict = "off" if most == 0 else "on" if most == k else f"on, with k = {most}"
     headline(fig, f"acceptance {alpha:.2f}, {batch} live: k = {k} gains {here:.2f}×; the best k is {most} "
