@@ -3,6 +3,7 @@
 from functools import cache
 from html import unescape
 from pathlib import Path
+from types import SimpleNamespace
 
 import ipywidgets as widgets
 import nbformat
@@ -38,6 +39,18 @@ def case(tmp_path_factory):
     return ex.summary(*ex.read(out)), rows
 
 
+def standing(name, tokens, rows, weights):
+    """A line of the capstone's board: ``tokens`` a round for so many further rows and so much weight read."""
+
+    def at(row, price):
+        return tokens / (1 + rows * row + weights * price)
+
+    score = SimpleNamespace(
+        entry=SimpleNamespace(name=name), at=at, interval=lambda *prices: (0.9 * at(*prices), 1.1 * at(*prices))
+    )
+    return SimpleNamespace(score=score, ruling=None, accepted=True)
+
+
 #: What a panel needs beside its defaults, and a state in which each of its controls matters.
 READY = {
     "segment_panel": lambda case: show.segment_panel(u=0.8),
@@ -54,6 +67,7 @@ READY = {
     "head_panel": lambda case: show.head_panel(MtpHead(toys.random_llama(num_layers=1))),
     "steps_panel": lambda case: show.steps_panel(step=5),
     "position_panel": lambda case: show.position_panel([0.8, 0.6, 0.5], alpha=0.7),
+    "price_panel": lambda case: show.price_panel([standing("ngram", 1.8, 4, 0.0), standing("mtp", 3.2, 4, 0.6)]),
     "repetition_panel": lambda case: show.repetition_panel(*case, words=2),
 }
 
