@@ -56,8 +56,8 @@ def draw_families(
     least = min(found, key=lambda one: one.speed_up)
     headline(
         fig,
-        f"{gpu}, batch {batch}, k = {k}, acceptance {alpha:g}: from {least.speed_up:.2f}× ({least.family}) to "
-        f"{best.speed_up:.2f}× ({best.family})",
+        f"{gpu}, batch {batch}, k = {k}, acceptance {alpha:g}: from {least.speed_up:.2f}× for {least.family} to "
+        f"{best.speed_up:.2f}× for {best.family}",
     )
     return [
         {"family": one.family, "gpus": one.gpus, "plain": 1000 * one.plain, "verify_cost": one.verify_cost,
