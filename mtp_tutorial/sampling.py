@@ -65,24 +65,50 @@ def probabilities_unchecked(
     x = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
     if sampling.has_penalties:
         x = _penalise(x, sampling, history, prompt_lengths, draft)
+    if (few := _among_top_k(x, sampling)) is not None:
+        return few
     top = x.amax(-1, keepdim=True)  # NaN wins a maximum, so one look at it finds every bad row
-    top = torch.where(top.isfinite(), top, torch.nan)
+    top = _finite(top)
     if sampling.temperature == 0:
         one_hot = torch.zeros_like(x).scatter_(-1, x.argmax(-1, keepdim=True), 1.0)
         return one_hot + 0 * top
     # The largest becomes 0, so that a tiny temperature cannot overflow; one the dtype can't hold is brought into range.
-    limits = torch.finfo(x.dtype)
-    x = (x - top) / min(max(sampling.temperature, limits.tiny), limits.max)
+    x = (x - top) / _divisor(sampling, x.dtype)
     vocabulary = x.shape[-1]
     if 0 < sampling.top_k < vocabulary:
         x = torch.where(x < x.topk(sampling.top_k, dim=-1).values[..., -1:], -torch.inf, x)
     if sampling.top_p < 1:
-        x = torch.where(_outside(x.softmax(-1), max(sampling.top_p, limits.tiny)), -torch.inf, x)
+        x = torch.where(_outside(x.softmax(-1), max(sampling.top_p, torch.finfo(x.dtype).tiny)), -torch.inf, x)
     probs = x.softmax(-1)
     if sampling.min_p > 0:
         small = probs < sampling.min_p * probs.amax(-1, keepdim=True)
         probs = x.masked_fill(small, -torch.inf).softmax(-1)
     return probs
+
+
+def _finite(top: Tensor) -> Tensor:
+    return torch.where(top.isfinite(), top, torch.nan)
+
+
+def _divisor(sampling: Sampling, dtype: torch.dtype) -> float:
+    limits = torch.finfo(dtype)
+    return min(max(sampling.temperature, limits.tiny), limits.max)
+
+
+def _among_top_k(x: Tensor, sampling: Sampling) -> Tensor | None:
+    """The distribution when top-k is the only filter of a large vocabulary: made of k logits instead of all.
+
+    None where the long way has to be gone: with other filters, or where equals of the k-th logit stay as well. On a GPU
+    looking for those would cost a transfer.
+    """
+    k, alone = sampling.top_k, sampling.top_p == 1 and sampling.min_p == 0 and sampling.temperature > 0
+    if not alone or not 0 < k < _LIKELIEST or x.shape[-1] <= 4 * _LIKELIEST or x.device.type != "cpu":
+        return None
+    found, ids = x.topk(k + 1, dim=-1)
+    if bool((found[..., k - 1] == found[..., k]).any()):
+        return None
+    kept = ((found[..., :k] - _finite(found[..., :1])) / _divisor(sampling, x.dtype)).softmax(-1)
+    return torch.zeros_like(x).scatter_(-1, ids[..., :k], kept)
 
 
 #: The nucleus is looked for among so many tokens first: sorting all of a large vocabulary takes ten times as long.
@@ -185,10 +211,12 @@ def inverse_cdf(weights: Tensor, uniforms: Tensor) -> Tensor:
     """
     total = weights.to(torch.float64).cumsum(-1)
     point = torch.as_tensor(uniforms, dtype=torch.float64).unsqueeze(-1) * total[..., -1:]
+    if total.ndim > 1:
+        total = total.expand(*point.shape[:-1], -1).contiguous()  # a row for each point
+    found = torch.searchsorted(total, point, right=True)  # how many sums do not exceed the point
     # u * total can round up to total itself: the last id that adds mass is the answer then.
     last = torch.searchsorted(total, total[..., -1:].contiguous())
-    found = torch.minimum(torch.searchsorted(total, point.expand(last.shape).contiguous(), right=True), last)
-    return torch.where(total[..., -1:].isnan(), 0, found).squeeze(-1)  # a row with NaN: any id, the caller looks
+    return torch.minimum(found, last).masked_fill(total[..., -1:].isnan(), 0).squeeze(-1)  # NaN: the caller looks
 
 
 def exponential_race(probs: Tensor, noise: Tensor) -> Tensor:

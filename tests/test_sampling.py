@@ -566,3 +566,14 @@ def test_a_bad_seed_is_refused_with_what_was_given(seed):
     with pytest.raises(ValueError, match="use a whole number, 0 or more") as error:
         generator(seed, VERIFYING)
     assert f"seed={seed!r}" in str(error.value)
+
+
+def test_one_row_serves_many_points_and_one_point_many_rows():
+    weights = torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
+    points = torch.tensor([0.0, 0.19, 0.2, 0.49, 0.5, 0.99], dtype=torch.float64)
+    for row in (weights, weights[None]):
+        assert inverse_cdf(row, points).tolist() == [0, 0, 1, 1, 2, 2]
+    rows = torch.stack([weights, weights.flip(0)])
+    assert inverse_cdf(rows, 0.45).tolist() == [1, 0]
+    assert inverse_cdf(rows[:, None], points).shape == (2, 6)
+    assert inverse_cdf(torch.tensor([0.5, float("nan"), 0.5]), 0.7).tolist() == 0

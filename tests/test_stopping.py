@@ -176,3 +176,28 @@ def test_all_or_some_of_a_large_vocabulary():
         finally:
             sampling._LIKELIEST = few
         assert torch.equal(some, full)
+
+
+def test_few_logits_of_a_large_vocabulary_make_the_same_distribution():
+    """Top-k alone takes a short way; ties of the k-th logit, which stay as well, send it the long way."""
+    from mtp_tutorial import sampling
+
+    generator = torch.Generator().manual_seed(1)
+    logits = torch.randn(2, 3, 6000, generator=generator, dtype=torch.float64) * 4
+    for rows in (logits, logits.round(decimals=1)):
+        for k in (1, 50, 1000):
+            wanted = mt.Sampling(temperature=0.6, top_k=k)
+            short = sampling._among_top_k(rows, wanted)
+            found = mt.probabilities(rows, wanted)
+            few, sampling._LIKELIEST = sampling._LIKELIEST, 6000
+            try:
+                full = mt.probabilities(rows, wanted)
+            finally:
+                sampling._LIKELIEST = few
+            assert (found - full).abs().max() < 1e-15
+            assert short is None or torch.equal((short > 0).sum(-1), torch.full((2, 3), k))
+    bad = logits.clone()
+    bad[0, 0, 17] = torch.nan
+    bad[1, 2] = -torch.inf
+    with pytest.raises(ValueError, match=r"rows \[\[0, 0\], \[1, 2\]\]"):
+        mt.probabilities(bad, mt.Sampling(temperature=0.6, top_k=50))

@@ -47,13 +47,20 @@ class MtpLayer(nn.Module):
     def forward(self, decoder: Decoder, embedding: Tensor, hidden: Tensor, cache: SlotCache) -> Tensor:
         """One call behind what ``cache`` (of one layer) holds; the caller moves its counters on."""
         cache.begin(embedding.shape[1])
-        if self._laid is not None and not torch.is_grad_enabled():
-            enorm, hnorm, post_norm, mix, block = self._laid()
-            x = mix(torch.cat([enorm(embedding), hnorm(hidden)], -1))
-            turn = turns(decoder.rotary, x, cache.positions)
-            return post_norm(block(x, turn, block.mask(cache), cache, 0))
         x = self.mix(embedding, hidden)
         return self.post_norm(decoder.run(self.block, x, cache.positions, cache.mask(), wrapped(cache)))
+
+    @property
+    def takes_short_way(self) -> bool:
+        return self._laid is not None and not torch.is_grad_enabled()
+
+    def short(self, decoder: Decoder, embedding: Tensor, hidden: Tensor, cache: SlotCache) -> Tensor:
+        """What ``forward`` does, by the short way of ``models/fast.py``."""
+        cache.begin(embedding.shape[1])
+        enorm, hnorm, post_norm, mix, block = self._laid()
+        x = mix(torch.cat([enorm(embedding), hnorm(hidden)], -1))
+        turn = turns(decoder.rotary, x, cache.positions)
+        return post_norm(block(x, turn, block.mask(cache), cache, 0))
 
 
 class MtpHead(Head):
@@ -74,7 +81,9 @@ class MtpHead(Head):
 
     def forward(self, step: int, ids: Tensor, hidden: Tensor, cache: SlotCache) -> Tensor:
         """Step ``step`` of drafting: (B, L) ids and (B, L, size) hidden → (B, L, size)."""
-        return self.layers[step % len(self.layers)](self.decoder, self.embed(ids), hidden, cache)
+        layer = self.layers[step % len(self.layers)]
+        call = layer.short if layer.takes_short_way else layer
+        return call(self.decoder, self.embed(ids), hidden, cache)
 
     @torch.no_grad()
     def start_from_target(self, generator: torch.Generator) -> None:
