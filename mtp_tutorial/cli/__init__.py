@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from . import bench, decoding, lab, machine, serving, training  # noqa: F401  (each adds its commands to the app)
+from . import bench, costs, decoding, lab, machine, serving, training  # noqa: F401  (each adds its commands to the app)
 from .app import app
 
 __all__ = ["app", "main"]

@@ -11,6 +11,7 @@ seed gives, as it changes how many uniforms a round uses.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import deque
 from collections.abc import Sequence
@@ -115,8 +116,12 @@ class ByThroughput:
     """The k with the most predicted tokens a second: measured acceptance by position ÷ measured seconds a round.
 
     Seconds are kept apart for batch sizes 1, 2-3, 4-7, …; each candidate is tried ``tries`` times in such a class, then
-    the best is used, and every ``explore_every``-th round goes to the candidate that was tried longest ago. k = 0 is a
-    candidate, so speculation switches itself off, and the exploring rounds switch it on again.
+    the best is used. A longer draft takes no less time than a shorter one, so a candidate that would lose even at the
+    shorter one's time is left out, until acceptance rises.
+    From time to time the candidate that was tried longest ago is tried again: ``explore_every`` rounds apart at least,
+    and only when the seconds that such rounds have lost so far, this one included, stay below ``explore_share`` of the
+    time. So what is a little slower is looked at often, and what is far slower seldom. k = 0 is a candidate:
+    speculation switches itself off, and the exploring rounds switch it on again.
     candidates: the draft lengths to choose from.  window: how many of the last rounds a time is the median of.
     decay: how much older rounds count, for the acceptance rates.
     The seconds are the machine's, so the same seed may give another text in another run; the law is the same.
@@ -131,6 +136,7 @@ class ByThroughput:
         explore_every: int = 32,
         window: int = 15,
         decay: float = 0.98,
+        explore_share: float = 0.02,
     ) -> None:
         for k in candidates:
             check_k(k)
@@ -140,10 +146,12 @@ class ByThroughput:
         self.tries, self.explore_every = whole("tries", tries, 1), whole("explore_every", explore_every, 2)
         self.window = whole("window", window, 1)
         self.decay = number("decay", decay, 0, 1, "a number from 0 to 1; 1 forgets nothing")
+        self.explore_share = number("explore_share", explore_share, 0, 1, "a share of the time, from 0 to 1")
         self.judged, self.kept = [0.0] * MAX_DRAFT, [0.0] * MAX_DRAFT
         self.seconds: dict[tuple[int, int], deque[float]] = {}  # (class of batch sizes, k) → rounds
         self.tried: dict[tuple[int, int], int] = {}  # … → the round in which it was last tried
-        self.clock = 0
+        self.clock, self.next_look = 0, self.explore_every
+        self.saved, self.is_looking = 0.0, False  # seconds that may be lost by looking at others; is this such a round?
         self.k = 0  # what was chosen for the round under way
 
     def rates(self, k: int) -> list[float]:
@@ -157,33 +165,56 @@ class ByThroughput:
     def predicted(self, batch: int) -> dict[int, float]:
         """k → tokens a second of a batch, for the candidates that were timed at such a batch size."""
         times = {k: self.seconds.get((batch.bit_length(), k)) for k in self.candidates}
+        medians = {k: max(statistics.median(found), 1e-12) for k, found in times.items() if found}
         return {
-            k: batch * expected_tokens(self.rates(k), k) / max(statistics.median(found), 1e-12)
-            for k, found in times.items()
-            if found
+            k: batch * expected_tokens(self.rates(k), k) / min(s for other, s in medians.items() if other >= k)
+            for k in medians
         }
 
     def choose(self, sequences: Sequence[int]) -> list[int]:
         batch = len(sequences)
-        keys = {k: (batch.bit_length(), k) for k in self.candidates}
-        unknown = [k for k in self.candidates if len(self.seconds.get(keys[k], ())) < min(self.tries, self.window)]
+        speeds, hopes = self.predicted(batch), self._hopes(batch)
+        best = max(speeds, key=lambda k: speeds[k], default=None)
+        tries = {k: len(self.seconds.get((batch.bit_length(), k), ())) for k in self.candidates}
+        unknown = [
+            k
+            for k, count in tries.items()
+            if count < min(self.tries, self.window) and (count or best is None or hopes.get(k, math.inf) > speeds[best])
+        ]
         self.clock += 1
         if unknown:
-            self.k = min(unknown, key=lambda k: len(self.seconds.get(keys[k], ())))
-        elif self.clock % self.explore_every == 0:
-            self.k = min(self.candidates, key=lambda k: self.tried[keys[k]])
-        else:
-            speeds = self.predicted(batch)
-            self.k = max(speeds, key=lambda k: speeds[k])
+            self.k, self.is_looking = min(unknown, key=lambda k: tries[k]), False
+            return [self.k] * batch
+        self.k, self.is_looking = best, False
+        if self.clock >= self.next_look:
+            other = min(self.candidates, key=lambda k: self.tried.get((batch.bit_length(), k), 0))
+            lost = batch * expected_tokens(self.rates(other), other) * (1 / hopes[other] - 1 / speeds[best])
+            if lost <= self.saved:
+                self.k, self.next_look, self.is_looking = other, self.clock + self.explore_every, other != best
         return [self.k] * batch
+
+    def _hopes(self, batch: int) -> dict[int, float]:
+        """As ``predicted``; a candidate that was not timed yet takes no less time than the next shorter one."""
+        found, seconds = {}, None
+        for k in self.candidates:
+            if timed := self.seconds.get((batch.bit_length(), k)):
+                seconds = max(statistics.median(timed), 1e-12)
+            if seconds is not None:
+                found[k] = batch * expected_tokens(self.rates(k), k) / seconds
+        return found
 
     def observe(self, rounds: Sequence[Round]) -> None:
         rounds = [one for one in rounds if not one.is_prefill]  # some servers read prompts in the same call
         if not rounds:
             return
-        key = (len(rounds).bit_length(), self.k)
-        self.seconds.setdefault(key, deque(maxlen=self.window)).append(rounds[0].seconds)  # shared by the batch
+        batch, seconds = len(rounds), rounds[0].seconds  # shared by the batch
+        key = (batch.bit_length(), self.k)
+        self.seconds.setdefault(key, deque(maxlen=self.window)).append(seconds)
         self.tried[key] = self.clock
+        self.saved += self.explore_share * seconds
+        if self.is_looking:
+            speeds = self.predicted(batch)
+            self.saved -= seconds * (1 - speeds[self.k] / max(speeds.values()))
         if self.k == 0:
             return
         self.judged = [n * self.decay for n in self.judged]

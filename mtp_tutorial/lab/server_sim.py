@@ -1,12 +1,12 @@
 """A loaded server on paper: requests arrive, share a batch, and a controller says how many tokens each one drafts.
 
-Takes: requests, a controller, sizes of models and machine.  Returns: when each request got its tokens; summary rows.
-Must not know: real models; nothing is measured here.
+Takes: requests, a controller, sizes of models and machine or recorded costs.  Returns: when each request got its
+tokens; summary rows.  Must not know: real models; nothing is measured here.
 
 Each step is one round of all live requests: the drafter's steps, then one call of the target, with the times of
-``theory.roofline``. A new request enters the next step if the batch has room; its prompt is read in the same call and
-brings its first token (chunked prefill without the chunks). Left out: the drafter's reading of the prompt, memory for
-keys and values, scheduling costs.
+``theory.roofline`` or those of a record (``bench.Costs``). A new request enters the next step if the batch has room;
+its prompt is read in the same call and brings its first token (chunked prefill without the chunks). Left out: the
+drafter's reading of the prompt, memory for keys and values, scheduling costs.
 
 Whether the drafter is right at a place of a text is drawn once, with the request, so that controllers are compared on
 the same texts. The same requests and a controller of the same kind give the same numbers.
@@ -23,7 +23,7 @@ import numpy as np
 
 from ..decode import MAX_DRAFT, check_k
 from ..records import Controller, Round
-from .theory import DRAFTER_7B, GPU, MODEL_70B, Machine, Weights, forward_seconds
+from .theory import DRAFTER_7B, GPU, MODEL_70B, Machine, Roofline, RoundCosts, RoundSeconds, Weights
 from .theory.numbers import Alpha, number, plain, positive, rates, whole
 
 __all__ = ["DRAFTER", "TARGET", "Outcome", "Request", "Served", "compare", "make_requests", "simulate"]
@@ -153,14 +153,17 @@ def simulate(
     drafter: Weights = DRAFTER,
     machine: Machine = GPU,
     max_batch: int = 256,
+    costs: RoundCosts | None = None,
 ) -> Outcome:
     """Serve the requests, at most ``max_batch`` at a time, first come first served.
 
+    costs: what rounds take; None: as the roofline of ``target``, ``drafter`` and ``machine`` has it.
     Raises ValueError without requests, and for a draft length outside 0 to 64.
     """
     if not requests:
         raise ValueError("requests is empty: make_requests(…) makes some")
     whole("max_batch", max_batch, 1)
+    costs = Roofline(target, drafter, machine) if costs is None else costs
     texts = [_Text(index, Served(request)) for index, request in enumerate(requests)]
     waiting = deque(sorted(texts, key=lambda text: text.served.request.arrival))
     live: list[_Text] = []
@@ -175,15 +178,12 @@ def simulate(
         lengths = list(controller.choose([text.index for text in live])) if live else []
         for k in lengths:
             check_k(k)
-        drafting = sum(
-            forward_seconds(drafter, machine, sum(k > i for k in lengths)) for i in range(max(lengths, default=0))
-        )
-        rows = sum(lengths) + len(live) + sum(text.served.request.prompt_tokens for text in new)
-        verifying = forward_seconds(target, machine, rows, sum(text.context for text in live))
-        steps.append((clock, len(live) + len(new), sum(lengths), drafting + verifying))
-        clock += drafting + verifying
-        rounds = [text.advance(k, clock, drafting, verifying) for text, k in zip(live, lengths)]
-        rounds += [text.advance(0, clock, drafting, verifying) for text in new]
+        context, prompts = sum(text.context for text in live), sum(text.served.request.prompt_tokens for text in new)
+        took = costs.round_seconds(lengths, context, prompts)
+        steps.append((clock, len(live) + len(new), sum(lengths), took.seconds))
+        clock += took.seconds
+        rounds = [text.advance(k, clock, took) for text, k in zip(live, lengths)]
+        rounds += [text.advance(0, clock, took) for text in new]
         controller.observe(rounds)
         live = [text for text in (*live, *new) if not text.is_done]
     return Outcome([text.served for text in texts], steps)
@@ -207,7 +207,7 @@ class _Text:
         """Tokens whose keys and values the next call reads."""
         return self.served.request.prompt_tokens + self.served.tokens
 
-    def advance(self, k: int, clock: float, drafting: float, verifying: float) -> Round:
+    def advance(self, k: int, clock: float, took: RoundSeconds) -> Round:
         """Take part in a round that ends at ``clock``; draft token i is right if its place's coin is below rate i."""
         done = self.served
         kept = 0
@@ -231,8 +231,9 @@ class _Text:
             kinds=("accepted",) * kept + (last,) * (count - kept),
             draft_tokens=(0,) * drafted,
             num_accepted=kept,
-            seconds_drafting=drafting,
-            seconds_verifying=verifying,
+            seconds_drafting=took.drafting,
+            seconds_verifying=took.verifying,
+            seconds_elsewhere=took.elsewhere,
         )
 
 

@@ -77,6 +77,7 @@ _WHERE = {
     "draw_trace": "plots_control",
     "draw_bench": "plots_bench",
     "draw_batches": "plots_bench",
+    "draw_costs": "plots_costs",
     "draw_forest": "plots_case",
     "draw_positions": "plots_case",
     "draw_clean_runs": "plots_case",

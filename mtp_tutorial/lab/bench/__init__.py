@@ -9,6 +9,7 @@ from __future__ import annotations
 from .arms import Arm, options, parse, parse_all
 from .baseline import Baseline
 from .cost import cache_bytes, forward_cost, memory_bandwidth, weight_bytes
+from .costs import Costs
 from .plan import Plan, prompts
 from .rules import judged_per_second
 from .runs import run
@@ -18,6 +19,7 @@ __all__ = [
     "OVERALL",
     "Arm",
     "Baseline",
+    "Costs",
     "Plan",
     "cache_bytes",
     "forward_cost",

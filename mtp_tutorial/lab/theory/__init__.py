@@ -11,6 +11,9 @@ from __future__ import annotations
 
 from .roofline import (
     Machine,
+    Roofline,
+    RoundCosts,
+    RoundSeconds,
     Weights,
     batch_table,
     best_k_under_load,
@@ -39,6 +42,9 @@ __all__ = [
     "GPU",
     "MODEL_70B",
     "Machine",
+    "Roofline",
+    "RoundCosts",
+    "RoundSeconds",
     "Weights",
     "acceptance_for",
     "batch_table",

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from .numbers import Alpha, number, plain, positive, whole
 from .rounds import MAX_K, expected_tokens
@@ -46,6 +48,30 @@ class Weights:
     def __post_init__(self) -> None:
         for name in ("parameters", "bytes_each", "kv_bytes"):
             number(name, getattr(self, name))
+
+
+@dataclass(frozen=True)
+class RoundSeconds:
+    """Seconds of one round.  is_measured: none of them comes from a model of costs."""
+
+    drafting: float
+    verifying: float
+    elsewhere: float = 0.0
+    is_measured: bool = False
+
+    @property
+    def seconds(self) -> float:
+        return self.drafting + self.verifying + self.elsewhere
+
+
+class RoundCosts(Protocol):
+    """What a round takes. ``Roofline`` reckons it, ``lab.bench.Costs`` reads it from a record."""
+
+    def round_seconds(self, lengths: Sequence[int], context: float = 0, prompt_tokens: int = 0) -> RoundSeconds:
+        """lengths: draft tokens of each live sequence.  context: committed tokens of all of them together.
+
+        prompt_tokens: of new requests, read in the same call.
+        """
 
 
 def memory_seconds(weights: Weights, machine: Machine, context: float = 0.0) -> float:
@@ -82,6 +108,22 @@ def round_seconds(
     seen = batch * number("context", context)
     step = forward_seconds(drafter, machine, batch, seen)
     return k * step + forward_seconds(target, machine, batch * (k + 1), seen)
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """Rounds of sequences that may draft unequally. Nothing is padded: a step computes those that still draft."""
+
+    target: Weights
+    drafter: Weights
+    machine: Machine
+
+    def round_seconds(self, lengths: Sequence[int], context: float = 0, prompt_tokens: int = 0) -> RoundSeconds:
+        """As ``RoundCosts``; the drafter has no keys and values to read."""
+        steps = (sum(k > i for k in lengths) for i in range(max(lengths, default=0)))
+        drafting = sum(forward_seconds(self.drafter, self.machine, rows) for rows in steps)
+        rows = sum(lengths) + len(lengths) + prompt_tokens
+        return RoundSeconds(drafting, forward_seconds(self.target, self.machine, rows, context))
 
 
 def tokens_per_second(
