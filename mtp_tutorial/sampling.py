@@ -210,7 +210,7 @@ def inverse_cdf(weights: Tensor, uniforms: Tensor) -> Tensor:
     [0, 1]
     """
     total = weights.to(torch.float64).cumsum(-1)
-    point = torch.as_tensor(uniforms, dtype=torch.float64).unsqueeze(-1) * total[..., -1:]
+    point = (torch.as_tensor(uniforms, dtype=torch.float64).unsqueeze(-1) * total[..., -1:]).contiguous()
     if total.ndim > 1:
         total = total.expand(*point.shape[:-1], -1).contiguous()  # a row for each point
     found = torch.searchsorted(total, point, right=True)  # how many sums do not exceed the point

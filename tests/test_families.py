@@ -80,4 +80,4 @@ def test_the_picture_has_the_numbers_of_the_predictions():
     for row in picture.data:
         one = families.predict(row["family"], "H200 SXM", batch=256)
         assert row["speed_up"] == one.speed_up and math.isclose(row["plain"], 1000 * one.plain)
-    assert "H200 SXM, batch 256, k = 2, acceptance 0.8: from 0.70× for SmolLM2-135M" in picture.alt
+    assert "H200 SXM, batch 256, k = 2, α = 0.8: 0.70× for SmolLM2-135M" in picture.alt

@@ -56,7 +56,7 @@ def draw_families(
     least = min(found, key=lambda one: one.speed_up)
     headline(
         fig,
-        f"{gpu}, batch {batch}, k = {k}, acceptance {alpha:g}: from {least.speed_up:.2f}× for {least.family} to "
+        f"{gpu}, batch {batch}, k = {k}, α = {alpha:g}: {least.speed_up:.2f}× for {least.family} to "
         f"{best.speed_up:.2f}× for {best.family}",
     )
     return [
