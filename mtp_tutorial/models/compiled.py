@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..cache import SlotCache
-from .fast import FastCaller, Laid, turns
+from .fast import FastCaller, Laid, turned, turns
 
 #: Rows of a sequence in one call that are still compiled: the last token and the longest draft.
 WIDEST = 65
@@ -113,7 +113,7 @@ def _attention(
     q, k, v = (product(x).view(batch, rows, -1, part.head_dim) for product in (part.q_proj, part.k_proj, part.v_proj))
     if hasattr(part, "q_norm"):
         q, k = part.q_norm(q), part.k_norm(k)
-    q, k = _turned(q, turn), _turned(k, turn)
+    q, k = turned(q, turn), turned(k, turn)
     which = torch.arange(batch, device=x.device)[:, None]
     keys[which, :, positions] = k
     values[which, :, positions] = v
@@ -122,9 +122,3 @@ def _attention(
     seen = functional.scaled_dot_product_attention(q, keys, values, attn_mask=mask, scale=part.scaling)
     seen = seen.view(batch, kv_heads * group, rows, part.head_dim).transpose(1, 2)
     return part.o_proj(seen.reshape(batch, rows, -1))
-
-
-def _turned(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
-    cos, sin = turn
-    one, two = x.chunk(2, -1)
-    return x * cos + torch.cat([-two, one], -1) * sin

@@ -161,10 +161,7 @@ class FastLayer:
         if self.norm_q is not None:
             q, k = turning.split((self.heads, self.kv_heads), 2)
             turning = torch.cat([self.norm_q(q), self.norm_k(k)], 2)
-        cos, sin = turn
-        one, two = turning.chunk(2, -1)
-        turning = turning * cos + torch.cat([-two, one], -1) * sin
-        q, k = turning.split((self.heads, self.kv_heads), 2)
+        q, k = turned(turning, turn).split((self.heads, self.kv_heads), 2)
         keys, values = cache.write(index, k.transpose(1, 2), v.transpose(1, 2))
         # The query heads that share a key head become rows of it: the keys need not be copied for each of them.
         q = q.transpose(1, 2).reshape(batch, self.kv_heads, self.group * rows, self.head_size)
@@ -190,6 +187,13 @@ def turns(rotary: nn.Module, x: Tensor, positions: Tensor) -> tuple[Tensor, Tens
     """Cosines and sines of (B, L) positions, each (B, L, 1, head size)."""
     cos, sin = rotary(x, positions)
     return cos[:, :, None], sin[:, :, None]
+
+
+def turned(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
+    """(B, L, heads, head size) queries or keys, turned by their positions."""
+    cos, sin = turn
+    one, two = x.chunk(2, -1)
+    return x * cos + torch.cat([-two, one], -1) * sin
 
 
 def joined(*linears: nn.Linear) -> Callable[[Tensor], Tensor]:
