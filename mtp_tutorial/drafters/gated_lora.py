@@ -28,7 +28,7 @@ from ..models import Target, wrap
 from ..models.adapter import Decoder, shared_copy
 from ..records import Draft, Sampling
 from .head import Head
-from .head_drafter import HeadDrafter
+from .head_drafter import Ends, HeadDrafter
 
 
 class Gate:
@@ -209,11 +209,12 @@ class GatedLoraDrafter(HeadDrafter):
         last = torch.tensor([len(tokens) - 1 for tokens in unread], device=hidden.device)
         columns = last[:, None] + torch.arange(longest, device=hidden.device)
         hidden = hidden[torch.arange(len(unread), device=hidden.device)[:, None], columns]
-        choice = self.choice(sampling)
-        token = choice.pick(self.scores(hidden[:, 0]), uniforms[:, 0])
-        for step in range(1, longest):
-            token = choice.pick(self.scores(self.head.sample(hidden[:, step], token)), uniforms[:, step])
-        return choice.draft(k)
+        choice, ends = self.choice(sampling), Ends(k)
+        for step in range(longest):
+            row = self.head.sample(hidden[:, step], choice.tokens[-1]) if step else hidden[:, 0]
+            if ends.stop(step, self.guess(choice, row, uniforms[:, step])):
+                break
+        return choice.draft(ends.k)
 
     def _read(self, rows: Sequence[list[int]]) -> Tensor:
         """Feed each sequence its ids behind what the cache holds; return the hidden states, (B, L, size)."""
