@@ -10,6 +10,7 @@ import importlib.metadata
 import os
 import platform
 import shutil
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -76,7 +77,7 @@ def _machine() -> list[Finding]:
         remedy = ""
         if shutil.which("nvidia-smi"):
             remedy = "there is an NVIDIA driver, but this torch has no CUDA: install a CUDA build of torch"
-        found = [Finding("device", f"cpu, {torch.get_num_threads()} threads", NOTE if remedy else OK, remedy)]
+        found = [Finding("device", f"cpu, {torch.get_num_threads()} threads", NOTE if remedy else OK, remedy), _cores()]
         dtype = "bfloat16" if native_bf16() else "float32"
     found.append(Finding("dtype", f"smollm2 runs in {dtype}, nano in float32, toys in float64"))
     memory = psutil.virtual_memory()
@@ -86,6 +87,23 @@ def _machine() -> list[Finding]:
         Finding("memory", text, NOTE if low else OK, "smollm2 wants about 2 GiB: close other programs" if low else "")
     )
     return found
+
+
+def _cores() -> Finding:
+    """Whether other programs keep cores busy, and how many threads models use because of that."""
+    import torch
+
+    from .models.threads import WINDOW, Cores, fitting, usable
+
+    cores = Cores()
+    time.sleep(WINDOW)
+    free, limit = cores.free(), torch.get_num_threads()
+    if free is None:
+        return Finding("cores", "this system does not tell how busy its cores are: models use all threads", NOTE)
+    text = f"{max(0.0, len(usable()) - free):.1f} of {len(usable())} busy with other programs; smollm2 would use "
+    text += f"{fitting(limit, free)} of {limit} threads now, nano one"
+    busy = fitting(limit, free) < limit
+    return Finding("cores", text, NOTE if busy else OK, "close other programs to decode at full speed" if busy else "")
 
 
 def _models() -> list[Finding]:

@@ -27,9 +27,12 @@ class Engine(Request):
         self.turn = object()  # marks the drafter while it works for this call
 
     def rounds(self) -> Iterator[Round]:
-        yield from self._prefill()
+        step = self._prefill
         while self.live:
-            yield from self._round()
+            with self.target.threads():  # not while the caller holds a round: its own work keeps the threads it had
+                rounds = step()
+            yield from rounds
+            step = self._round
 
     def _prefill(self) -> list[Round]:
         """Target call 1: read the prompts, emit one token each."""

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..cache import SlotCache
-from . import adapter, compiled, fast
+from . import adapter, compiled, fast, threads
 
 Messages = list[dict[str, str]]
 
@@ -63,6 +65,14 @@ class Target:
             digest.update(sample.to(torch.bfloat16).float().cpu().numpy().tobytes())
         return digest.hexdigest()[:16]
 
+    def threads(self) -> AbstractContextManager[None]:
+        """A context in which torch uses as many threads as this model can make use of now (models/threads.py)."""
+        return threads.fitted(self._weight_bytes) if self.device.type == "cpu" else nullcontext()
+
+    @cached_property
+    def _weight_bytes(self) -> int:
+        return sum(weight.numel() * weight.element_size() for weight in self.model.parameters())
+
     @torch.no_grad()
     def forward(
         self,
@@ -84,7 +94,8 @@ class Target:
         rows: Sequence[int] | None = None
         if last_only:
             rows = sorted({max(count, 1) - 1 for count in counts})
-        logits, hidden = self._caller()(ids, cache, rows, bool(layers), self.max_length)
+        with self.threads():
+            logits, hidden = self._caller()(ids, cache, rows, bool(layers), self.max_length)
         cache.advance(counts)
         if last_only and len(rows) > 1:
             which = torch.tensor([rows.index(max(count, 1) - 1) for count in counts], device=logits.device)

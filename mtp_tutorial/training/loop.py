@@ -18,6 +18,7 @@ from torch import Tensor
 from ..drafters.head import Head
 from ..longrun import bar
 from ..models import native_bf16
+from ..models.threads import fitted
 from .selfdistill import Text
 from .updates import make_optimizers, update, whole
 
@@ -100,10 +101,11 @@ def train(
     shown = bar(range(start, schedule.steps), "training", progress, initial=start, total=schedule.steps)
     for step in shown:
         batch = padded(next(source), device)
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda" or native_bf16()):
-            loss, row = objective.loss(batch, generator)
-        loss.backward()
-        update(head, optimizers, (schedule.lr_matrices, schedule.lr_rest), step, schedule.steps, schedule.warmup)
+        with fitted():
+            with torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda" or native_bf16()):
+                loss, row = objective.loss(batch, generator)
+            loss.backward()
+            update(head, optimizers, (schedule.lr_matrices, schedule.lr_rest), step, schedule.steps, schedule.warmup)
         log.append({"step": step} | row)
         shown.set_postfix({key: f"{value:.3f}" for key, value in row.items()}, refresh=False)
         late = time.monotonic() - saved_at > 60 * schedule.minutes_between_checkpoints

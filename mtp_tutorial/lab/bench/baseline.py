@@ -94,6 +94,7 @@ class Baseline:
         more = {} if self.assistant is None else {"assistant_model": self.assistant}
         with ExitStack() as stack:
             stack.enter_context(_quiet())
+            stack.enter_context(self.target.threads())  # as our own loop does it
             stack.enter_context(torch.random.fork_rng(_cuda_devices(self.target.device)))
             stack.enter_context(self._blank(self.target.model))
             target = stack.enter_context(watched(self.target.model, self.target.device))
