@@ -1,5 +1,7 @@
 """Threads follow the free cores: what is read, what is chosen, and that the reader's own setting comes back."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import psutil
 import pytest
 import torch
@@ -67,6 +69,20 @@ def test_the_limit_is_what_was_set_and_comes_back(four_threads, free_cores):
     free_cores(64.0)
     with fitted():
         assert torch.get_num_threads() == 4
+
+
+def test_python_threads_share_the_free_cores(four_threads, free_cores):
+    free_cores(4.0)
+
+    def seen():
+        torch.set_num_threads(4)
+        with fitted(), fitted():
+            return torch.get_num_threads()
+
+    with ThreadPoolExecutor(1) as pool, fitted():
+        assert pool.submit(seen).result() == 2
+    assert seen() == 4
+    assert not threads._inside
 
 
 def test_readings_are_averaged_over_a_window(monkeypatch):

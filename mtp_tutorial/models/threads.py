@@ -8,7 +8,9 @@ none of them ever waits for a turn, and all that is lost is the work of the thre
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -73,6 +75,7 @@ def fitting(limit: int, free: float | None, weight_bytes: int = SMALL) -> int:
 
 
 _cores = Cores()
+_inside: Counter[int] = Counter()  # Python threads of this process that compute now; they share the free cores
 
 
 @contextmanager
@@ -82,9 +85,13 @@ def fitted(weight_bytes: int = SMALL) -> Iterator[None]:
     The number of threads that is set on entry is the limit, and is restored at the end: what the reader chose by
     ``torch.set_num_threads`` or OMP_NUM_THREADS holds.
     """
-    limit = torch.get_num_threads()
-    torch.set_num_threads(fitting(limit, _cores.free(), weight_bytes))
+    me, limit, free = threading.get_ident(), torch.get_num_threads(), _cores.free()
+    _inside[me] += 1
+    torch.set_num_threads(fitting(limit, None if free is None else free / len(_inside), weight_bytes))
     try:
         yield
     finally:
         torch.set_num_threads(limit)
+        _inside[me] -= 1
+        if not _inside[me]:
+            del _inside[me]
