@@ -66,8 +66,12 @@ class Target:
         return digest.hexdigest()[:16]
 
     def threads(self) -> AbstractContextManager[None]:
-        """A context in which torch uses as many threads as this model can make use of now (models/threads.py)."""
-        return threads.fitted(self._weight_bytes) if self.device.type == "cpu" else nullcontext()
+        """A context in which torch uses as many threads as this model can make use of now (models/threads.py).
+
+        A compiled model keeps the number that is set: torch would compile it once more for every other one.
+        """
+        on_cpu = self.device.type == "cpu" and not self.is_compiled
+        return threads.fitted(self._weight_bytes) if on_cpu else nullcontext()
 
     @cached_property
     def _weight_bytes(self) -> int:
