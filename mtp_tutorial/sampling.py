@@ -246,15 +246,31 @@ def gumbel_noise(shape: tuple[int, ...], generator: torch.Generator, dtype: torc
     return -exponential_noise(shape, generator, dtype).clamp_min(torch.finfo(dtype).tiny).log()
 
 
-def generator(seed: int, role: int) -> torch.Generator:
-    """The random stream of one sequence for one role (VERIFYING or DRAFTING), on the CPU.
+def stream_key(seed: int | tuple[int, int]) -> tuple[int, int]:
+    """The pair (seed, sequence) that keys the random streams of one sequence; a number s is the pair (s, 0).
 
-    Raises ValueError for a seed that is not a whole number >= 0.
+    Each below 2**128, the length up to which SeedSequence keeps a seed apart from its spawn key; ValueError otherwise.
     """
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise ValueError(f"seed={seed!r}: use a whole number, 0 or more")
-    state = np.random.SeedSequence([int(seed), role]).generate_state(1, np.uint64)[0]
+    pair = seed if isinstance(seed, (tuple, list)) else (seed, 0)
+    if len(pair) != 2 or not all(_is_seed(number) for number in pair):
+        raise ValueError(
+            f"seed={seed!r}: use a whole number, 0 or more and below 2**128, or a pair (seed, sequence) of such numbers"
+        )
+    return int(pair[0]), int(pair[1])
+
+
+def generator(seed: int | tuple[int, int], role: int) -> torch.Generator:
+    """The random stream of one sequence for one role (VERIFYING or DRAFTING), on the CPU. seed: see ``stream_key``.
+
+    torch's generator takes 32 bits of what SeedSequence returns, so of n streams about n² / 2**33 pairs coincide.
+    """
+    number, sequence = stream_key(seed)
+    state = np.random.SeedSequence(number, spawn_key=(sequence, role)).generate_state(1, np.uint64)[0]
     return torch.Generator().manual_seed(int(state))
+
+
+def _is_seed(number: object) -> bool:
+    return isinstance(number, (int, np.integer)) and not isinstance(number, bool) and 0 <= number < 2**128
 
 
 def _are_ids(x: object) -> bool:

@@ -130,7 +130,7 @@ def test_a_row_counts_what_the_rounds_say(nano):
     found = [
         mt.generate(
             nano, one["prompt"], mt.load_drafter("ngram", nano), num_speculative_tokens=3,
-            sampling=mt.Sampling(temperature=0.6), max_new_tokens=20, seed=i,
+            sampling=mt.Sampling(temperature=0.6), max_new_tokens=20, seed=(0, i),
         )
         for i, one in enumerate(prompts)
     ]  # fmt: skip
@@ -150,6 +150,9 @@ def test_a_sweep_measures_only_what_the_file_lacks(nano, tmp_path):
     more = [*some, Setting("ngram", "greedy", 1.0, 2)]
     rows = acceptance.sweep(nano, more, prompts, out, max_new_tokens=8)
     assert rows[:5] == first and len(rows) == 10 and acceptance.read_rows(out) == rows
+    out.write_text("".join(json.dumps({k: v for k, v in row.items() if k != "seed_scheme"}) + "\n" for row in rows))
+    with pytest.raises(ValueError, match=r"drawn with the seed scheme SeedSequence\(\[seed \+ sequence, role\]\)"):
+        acceptance.sweep(nano, more, prompts, out, max_new_tokens=8)
 
 
 def test_settings_leave_out_what_would_be_the_same():

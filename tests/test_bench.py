@@ -289,6 +289,9 @@ def test_a_file_of_another_run_or_machine_is_refused(done, nano, tmp_path):
     other.write_text(json.dumps({**header, "machine": {"cpu": "abacus"}}) + "\n")
     with pytest.raises(ValueError, match="another machine .abacus"):
         bench.run(nano, arms, bench.Plan(**TINY), other)
+    other.write_text(json.dumps({key: value for key, value in header.items() if key != "seed_scheme"}) + "\n")
+    with pytest.raises(ValueError, match=r"its seed_scheme is 'SeedSequence\(\[seed \+ sequence, role\]\)'"):
+        bench.run(nano, arms, bench.Plan(**TINY), other)
 
 
 @pytest.mark.parametrize(

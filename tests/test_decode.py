@@ -6,6 +6,7 @@ import itertools
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from helpers import LOSSLESS, STEADY
@@ -252,12 +253,29 @@ def test_a_transformers_model_gives_the_same_text_in_any_company():
         assert [g.tokens for g in together] == [g.tokens for g in alone], name
 
 
-def test_a_whole_number_as_seed_counts_up():
-    counted = mt.generate(TOY, PROMPTS, "oracle", max_new_tokens=8, seed=5)
-    listed = mt.generate(TOY, PROMPTS, "oracle", max_new_tokens=8, seed=[5, 6, 7, 8])
-    assert [g.tokens for g in counted] == [g.tokens for g in listed]
-    other = mt.generate(TOY, PROMPTS, "oracle", max_new_tokens=8, seed=50)
-    assert [g.tokens for g in counted] != [g.tokens for g in other]
+def test_a_whole_number_as_seed_keys_each_sequence_by_seed_and_place():
+    drafter = drafters(TOY, OTHER)["sampled"]
+
+    def run(prompts, seed):
+        found = mt.generate(TOY, prompts, drafter, max_new_tokens=8, seed=seed)
+        return [g.tokens for g in found] if isinstance(found, list) else found.tokens
+
+    together = run(PROMPTS, 5)
+    assert together == run(PROMPTS, [(5, 0), (5, 1), (5, 2), (5, 3)]) == run(PROMPTS, [5, (5, 1), [5, 2], (5, 3)])
+    assert together == run(PROMPTS, torch.tensor([[5, i] for i in range(4)]))
+    assert together != run(PROMPTS, 50)
+    for i, prompt in enumerate(PROMPTS):
+        for seed in ((5, i), [(5, i)], [[5, i]], (np.int64(5), i)):
+            assert run(prompt, seed) == together[i]
+        assert run([prompt], [(5, i)]) == [together[i]]
+    # Two prompts and two numbers: a seed each, whether in a tuple or in a list.
+    assert run(PROMPTS[:2], (7, 2)) == run(PROMPTS[:2], [7, 2]) == [run(PROMPTS[0], 7), run(PROMPTS[1], 2)]
+
+
+def test_a_loop_over_seeds_repeats_no_text():
+    """Sequence i of seed s once had the stream s + i, so that 16 texts of four seeds were 7 different ones."""
+    texts = [tuple(g.tokens) for s in range(4) for g in mt.generate(TOY, [[1]] * 4, max_new_tokens=32, seed=s)]
+    assert len(texts) == len(set(texts)) == 16
 
 
 @pytest.mark.parametrize("rule", LOSSLESS)
@@ -634,7 +652,7 @@ def p_value(samples: list[tuple[int, ...]], law: dict[tuple[int, ...], float]) -
 def sampled(rule, drafter, sampling, seed) -> list[tuple[int, ...]]:
     found = mt.generate(
         LAW_TOY, [LAW_PROMPT] * SAMPLES, drafter, rule, num_speculative_tokens=2, sampling=sampling,
-        max_new_tokens=LENGTH, seed=seed * 1_000_000,
+        max_new_tokens=LENGTH, seed=seed,
     )  # fmt: skip
     return [tuple(g.tokens) for g in found]
 
@@ -701,7 +719,11 @@ def test_the_same_test_finds_a_broken_rule():
         ({"stop": 3}, "not empty"),
         ({"seed": -1}, "0 or more"),
         ({"seed": 1.5}, "whole number"),
-        ({"seed": [1, 2]}, "2 seeds for 1 prompts"),
+        ({"seed": [1, 2]}, r"2 seeds for 1 prompts.*\[\(s, i\)\]"),
+        ({"seed": (1, -2)}, r"seed=\(1, -2\).*0 or more"),
+        ({"seed": (1, 2, 3)}, "3 seeds for 1 prompts"),
+        ({"seed": [(1, 2, 3)]}, r"pair \(seed, sequence\)"),
+        ({"seed": 2**128}, r"below 2\*\*128"),
         ({"sampling": 0.6}, "mt.Sampling"),
         ({"prompts": []}, "empty"),
         ({"prompts": ""}, "empty"),

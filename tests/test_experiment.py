@@ -22,6 +22,7 @@ from mtp_tutorial.lab import stats
 from mtp_tutorial.lab.drafts import RandomDrafter
 from mtp_tutorial.lab.experiment import runs
 from mtp_tutorial.lab.experiment.arms import chosen
+from mtp_tutorial.longrun import EARLIER_SEED_SCHEME, SEED_SCHEME
 
 PROMPTS = [
     {"id": f"p{i}", "kind": "even" if i % 2 == 0 else "odd", "prompt": [2 + i % 15, 2 + i // 15]} for i in range(40)
@@ -136,6 +137,20 @@ def test_a_file_of_another_run_is_refused_and_left_alone(toy, tmp_path, changed,
     with pytest.raises(ValueError, match="its target is 'toy'"):
         ex.run(mt.load("toy-beijing"), ARMS[:1], **FEW, out=out)
     assert out.read_bytes() == before
+
+
+def test_a_file_of_another_seed_scheme_is_shown_but_not_continued(toy, tmp_path):
+    out = tmp_path / "rows.jsonl"
+    ex.run(toy, ARMS[:1], **FEW, out=out)
+    header, rows = ex.read(out)
+    assert header["seed_scheme"] == SEED_SCHEME and SEED_SCHEME in ex.markdown(ex.summary(header, rows))
+    del header["seed_scheme"]  # as files were before it was recorded
+    out.write_text("".join(json.dumps(line) + "\n" for line in [header, *rows]))
+    before = out.read_bytes()
+    with pytest.raises(ValueError, match=r"its seed_scheme is 'SeedSequence\(\[seed \+ sequence, role\]\)'"):
+        ex.run(toy, ARMS[:1], **FEW, out=out)
+    assert out.read_bytes() == before
+    assert EARLIER_SEED_SCHEME in ex.markdown(ex.summary(*ex.read(out)))
 
 
 def test_a_file_of_something_else_is_refused_and_left_alone(toy, tmp_path):

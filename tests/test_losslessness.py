@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
@@ -92,3 +93,6 @@ def test_a_sweep_measures_only_what_the_file_lacks(tmp_path):
     more = losslessness.sweep(toy, ["ngram"], ["rejection", CONTROL], out, count=40, prompt="the cat")
     assert more[:1] == rows and len(more) == 2 and losslessness.read_rows(out) == more
     assert losslessness.markdown(more).splitlines()[0] == "| drafter | rejection | greedy |"
+    out.write_text("".join(json.dumps({k: v for k, v in row.items() if k != "seed_scheme"}) + "\n" for row in more))
+    with pytest.raises(ValueError, match=r"drawn with the seed scheme SeedSequence\(\[seed \+ sequence, role\]\)"):
+        losslessness.sweep(toy, ["ngram"], ["rejection", CONTROL], out, count=40, prompt="the cat")

@@ -20,6 +20,7 @@ from transformers import (
     TopPLogitsWarper,
 )
 
+from mtp_tutorial.longrun import SEED_SCHEME
 from mtp_tutorial.records import Draft, Sampling
 from mtp_tutorial.sampling import (
     DRAFTING,
@@ -550,18 +551,28 @@ def test_streams_of_roles_and_neighbouring_seeds_are_independent():
     correlation = torch.corrcoef(torch.stack(streams)) - torch.eye(len(streams), dtype=torch.float64)
     assert correlation.abs().max() < 5 / math.sqrt(4000)
     assert len({x[0].item() for x in streams}) == len(streams)
+    keys = [(seed, i) for seed in range(16) for i in range(16)]
+    keys += [(2**32 * a + b, c) for a in (1, 2) for b, c in ((0, 0), (0, 1), (1, 0))]  # seeds of more than one word
+    firsts = {numbers(key, role, 2)[0].item() for key in keys for role in (VERIFYING, DRAFTING)}
+    assert len(firsts) == 2 * len(keys)  # s + i gave 31 streams for the first 256 keys
     # Negative control: the same role gives the same numbers, which this check must notice.
     same = torch.corrcoef(torch.stack([numbers(0, VERIFYING), numbers(0, VERIFYING)]))
     assert same[0, 1] > 0.99
 
 
+def test_files_record_the_scheme_by_which_streams_are_seeded():
+    sequence = eval(SEED_SCHEME, {"SeedSequence": np.random.SeedSequence, "seed": 5, "sequence": 2, "role": DRAFTING})
+    assert int(sequence.generate_state(1, np.uint64)[0]) == generator((5, 2), DRAFTING).initial_seed()
+
+
 def test_a_stream_is_on_the_cpu_and_takes_large_and_numpy_seeds():
     assert generator(0, VERIFYING).device.type == "cpu"
     assert torch.equal(numbers(np.int64(5), DRAFTING), numbers(5, DRAFTING))
-    numbers(2**70, DRAFTING)
+    assert torch.equal(numbers(5, DRAFTING), numbers((5, 0), DRAFTING))
+    numbers(2**128 - 1, DRAFTING)
 
 
-@pytest.mark.parametrize("seed", [-1, 1.0, True, None, "0", math.nan])
+@pytest.mark.parametrize("seed", [-1, 1.0, True, None, "0", math.nan, 2**128, (1, -1), (1, 2, 3), (1.0, 2)])
 def test_a_bad_seed_is_refused_with_what_was_given(seed):
     with pytest.raises(ValueError, match="use a whole number, 0 or more") as error:
         generator(seed, VERIFYING)

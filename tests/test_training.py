@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import mtp_tutorial as mt
+from mtp_tutorial.longrun import SEED_SCHEME
 from mtp_tutorial.models import toys
 from mtp_tutorial.training import selfdistill
 from mtp_tutorial.training.selfdistill import Settings, make_answers, read_answers, read_prompts, read_texts
@@ -51,7 +52,7 @@ def test_every_prompt_is_answered_as_often_as_asked_with_its_own_seed(toy, promp
     found = as_tuples(tmp_path / "out")
     assert sorted(one[0] for one in found) == sorted(f"t{i}#{s}" for i in range(4) for s in range(2))
     again = mt.generate(
-        toy, "the cat", sampling=mt.Sampling(temperature=0.8), max_new_tokens=12, seed=SETTINGS.seed + 4
+        toy, "the cat", sampling=mt.Sampling(temperature=0.8), max_new_tokens=12, seed=(SETTINGS.seed, 4)
     )  # t0's second answer is job 4
     assert next(one for one in found if one[0] == "t0#1")[3] == tuple(again.tokens)
 
@@ -105,6 +106,17 @@ def test_a_folder_of_another_run_is_refused_and_left_alone(toy, prompts, tmp_pat
     with pytest.raises(ValueError, match="its fingerprint is"):
         make_answers(other, train, out, SETTINGS)
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_answers_of_the_earlier_seed_scheme_are_read_but_not_added_to(toy, prompts, tmp_path):
+    train, out = read_prompts(prompts, "train"), tmp_path / "out"
+    make_answers(toy, train, out, SETTINGS)
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest.pop("seed_scheme") == SEED_SCHEME
+    (out / "manifest.json").write_text(json.dumps(manifest))
+    make_answers(toy, train, out, SETTINGS)  # whole: nothing is drawn
+    with pytest.raises(ValueError, match=r"seed \+ sequence, role.*some are missing"):
+        make_answers(toy, train, out, replace(SETTINGS, samples=3))
 
 
 def test_states_are_recorded_beside_the_answers_and_are_those_of_a_call_alone(tmp_path):

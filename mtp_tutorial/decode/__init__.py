@@ -36,7 +36,7 @@ def generate(
     max_new_tokens: int = 128,
     stop: str | Sequence[str] = (),
     ignore_eos: bool = False,
-    seed: int | Sequence[int] = 0,
+    seed: int | tuple[int, int] | Sequence[int | tuple[int, int]] = 0,
     chat: bool = True,
     cache_factory: Callable[[Target, int, int], SlotCache] | None = None,
     hooks: Hooks | None = None,
@@ -52,7 +52,13 @@ def generate(
     num_speculative_tokens: k, 0 to 64, or a Controller that chooses it in each round.
     sampling: None is Sampling(): temperature 1.
     stop: strings that end the text. The tokens keep what completed the string; ``text`` ends before it.
-    seed: sequence i gets ``seed + i``, or one seed each as a list. What a sequence says depends on its own seed only.
+    seed: a number s keys the random streams of sequence i by the pair (s, i), so that runs with different seeds share
+        none. A list gives each prompt its own key: a number s for (s, 0), or a pair. A single prompt also takes a pair
+        as a tuple: ``generate(t, prompts, seed=7)[2]`` is drawn from the same streams as
+        ``generate(t, prompts[2], seed=(7, 2))``. For a list of two prompts ``seed=(7, 2)`` is two seeds, one each. A
+        text depends on its own key only, up to rounding: in float64 it is the same alone and in a batch, while in
+        lower precision a batched product rounds differently, so that near-ties may be decided differently (rarely in
+        float32, often in bfloat16).
     cache_factory: (target, batch, capacity) → SlotCache.  hooks: see Hooks.
     prefix_cache: reuses the keys and values of texts decoded before. Not used with drafters that read hidden states.
     Raises ValueError for bad input, before anything is decoded.

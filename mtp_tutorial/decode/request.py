@@ -17,7 +17,7 @@ from ..cache import PrefixCache, SlotCache
 from ..drafters import Drafter, load_drafter
 from ..models import Target
 from ..records import Controller, Round, Sampling
-from ..sampling import DRAFTING, VERIFYING, generator
+from ..sampling import DRAFTING, VERIFYING, generator, stream_key
 from ..verify import Rule, get_rule
 from .hooks import Hooks
 
@@ -60,7 +60,7 @@ class Request:
         max_new_tokens: int = 128,
         stop: str | Sequence[str] = (),
         ignore_eos: bool = False,
-        seed: int | Sequence[int] = 0,
+        seed: int | tuple[int, int] | Sequence[int | tuple[int, int]] = 0,
         chat: bool = True,
         cache_factory: Callable[[Target, int, int], SlotCache] | None = None,
         hooks: Hooks | None = None,
@@ -106,10 +106,10 @@ class Request:
         prompts = list(prompts) if self.is_batch else [prompts]
         if not prompts:
             raise ValueError("the list of prompts is empty: give at least one")
-        seeds = _seeds(seed, len(prompts))
+        keys = _keys(seed, len(prompts), self.is_batch)
         self.sequences = [
-            TextInMaking(i, target.encode(prompt, chat), generator(s, VERIFYING), generator(s, DRAFTING))
-            for i, (prompt, s) in enumerate(zip(prompts, seeds, strict=True))
+            TextInMaking(i, target.encode(prompt, chat), generator(key, VERIFYING), generator(key, DRAFTING))
+            for i, (prompt, key) in enumerate(zip(prompts, keys, strict=True))
         ]
         room = max(len(s.prompt) for s in self.sequences) + min(max_new_tokens, 4096) + MAX_DRAFT + 1
         capacity = min(room, target.max_length + MAX_DRAFT + 1)
@@ -176,17 +176,24 @@ def _is_batch(prompts: Prompt | Sequence[Prompt]) -> bool:
     return bool(prompts) and not isinstance(prompts[0], (dict, int, np.integer))
 
 
-def _seeds(seed: int | Sequence[int], count: int) -> list[int]:
+def _keys(seed: int | tuple[int, int] | Sequence[int | tuple[int, int]], count: int, is_batch: bool) -> list:
+    """For each prompt what ``sampling.generator`` takes: a number, or a pair (seed, sequence)."""
     seed = plain_numbers(seed)
     if _is_whole(seed):
-        return [int(seed) + i for i in range(count)]
+        number, _ = stream_key(seed)
+        return [(number, i) for i in range(count)]
+    if not is_batch and isinstance(seed, tuple) and len(seed) == 2 and all(_is_whole(number) for number in seed):
+        return [seed]
     try:
-        seeds = list(seed)
+        keys = list(seed)
     except TypeError as error:
         raise ValueError(f"seed={seed!r}: use a whole number, or one for each prompt") from error
-    if len(seeds) != count:
-        raise ValueError(f"{len(seeds)} seeds for {count} prompts: give one each, or a single number")
-    return seeds
+    if len(keys) != count:
+        raise ValueError(
+            f"{len(keys)} seeds for {count} prompts: give one each, or a single number; the key of sequence i under "
+            "seed s is the pair (s, i), in a list [(s, i)]"
+        )
+    return keys
 
 
 def _is_whole(value: object) -> bool:

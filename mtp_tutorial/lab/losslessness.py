@@ -24,7 +24,7 @@ import torch
 from ..decode import generate
 from ..drafters import DRAFTERS, load_drafter
 from ..drafters.base import Drafter
-from ..longrun import append_rows, bar, read_rows
+from ..longrun import SEED_SCHEME, append_rows, bar, check_seed_scheme, read_rows, seed_scheme
 from ..models import Target, load
 from ..records import Sampling
 from ..sampling import probabilities
@@ -69,7 +69,7 @@ def samples(
     batch: int = 1000,
     seed: int = 0,
 ) -> Iterator[tuple[int, ...]]:
-    """``count`` continuations; sample i has the seed ``seed + i``."""
+    """``count`` continuations; sample i is keyed by ``(seed, i)``."""
     for start in range(0, count, batch):
         size = min(batch, count - start)
         made = generate(
@@ -80,7 +80,7 @@ def samples(
             num_speculative_tokens=k,
             sampling=sampling,
             max_new_tokens=length,
-            seed=seed + start,
+            seed=[(seed, start + i) for i in range(size)],
         )
         yield from (tuple(one.tokens) for one in made)
 
@@ -117,9 +117,10 @@ def sweep(
     """Every drafter under every rule; go on with what ``out`` lacks.
 
     Drafts are sampled where the drafter can (the harder case: the rule must know their distribution), else greedy. For
-    the control they are greedy.
+    the control they are greedy. Raises ValueError when ``out`` was drawn with another seed scheme.
     """
     rows = read_rows(out)
+    check_seed_scheme(out, rows)
     there = {(row["drafter"], row["drafts"], row["rule"]) for row in rows}
     ids = target.encode(prompt, chat=False)
     expected = law(target, ids, SAMPLING, LENGTH)
@@ -135,9 +136,9 @@ def sweep(
             recording = generate(target, ids, sampling=Sampling(temperature=0), max_new_tokens=LENGTH + K)
             options = {"continuation": recording, "accuracy": 0.7}
         drafter = load_drafter(name, target, **options)
-        found = list(samples(target, ids, drafter, rule, count=count, seed=10_000_019 * len(rows)))
+        found = list(samples(target, ids, drafter, rule, count=count, seed=len(rows)))
         row = {"drafter": name, "drafts": drafts, "rule": rule, "lossless": RULES[rule].lossless, "samples": count}
-        rows.append({**row, "p_value": p_value(found, expected)})
+        rows.append({**row, "p_value": p_value(found, expected), "seed_scheme": SEED_SCHEME})
         append_rows(out, rows[-1:])
     return rows
 
@@ -162,7 +163,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--show", type=Path, help="sample nothing: print the table of this file")
     chosen = parser.parse_args(arguments)
     if chosen.show:
-        print(markdown(read_rows(chosen.show)))
+        rows = read_rows(chosen.show)
+        print(markdown(rows), f"Seed scheme: {', '.join(sorted({seed_scheme(row) for row in rows}))}", sep="\n\n")
         return
     if chosen.out is None:
         parser.error("--out is missing: the file for the rows")

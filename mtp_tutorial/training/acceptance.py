@@ -22,7 +22,7 @@ from pathlib import Path
 from ..decode import generate
 from ..drafters import UNTRAINED, bundled, load_drafter
 from ..drafters.base import Drafter
-from ..longrun import append_rows, bar, read_rows
+from ..longrun import SEED_SCHEME, append_rows, bar, check_seed_scheme, read_rows, seed_scheme
 from ..models import Target, load
 from ..records import Generation, Sampling
 from ..records import by_position as counts_by_position
@@ -82,7 +82,7 @@ def measure(
     seed: int = 0,
 ) -> list[dict]:
     """A row a kind, and one for all: rounds, tokens of rounds, and for each draft position how many were drafted and
-    accepted. Prompt i uses seed + i."""
+    accepted. Prompt i is keyed by (seed, i)."""
     order = sorted(range(len(prompts)), key=lambda i: len(target.encode(prompts[i]["prompt"])))
     found: list[Generation | None] = [None] * len(prompts)
     for start in range(0, len(order), batch):
@@ -94,7 +94,7 @@ def measure(
             num_speculative_tokens=setting.k,
             sampling=Sampling(temperature=setting.temperature),
             max_new_tokens=max_new_tokens,
-            seed=[seed + i for i in group],
+            seed=[(seed, i) for i in group],
         )
         for i, one in zip(group, made, strict=True):
             found[i] = one
@@ -115,6 +115,7 @@ def _row(kind: str, setting: Setting, generations: Iterable[Generation]) -> dict
         "tokens": sum(len(one.tokens) for one in rounds),
         "drafted": drafted,
         "accepted": accepted,
+        "seed_scheme": SEED_SCHEME,
     }
 
 
@@ -183,8 +184,12 @@ def markdown(rows: Sequence[dict]) -> str:
 def sweep(
     target: Target, wanted: Sequence[Setting], prompts: Sequence[dict], out: Path, progress: bool = True, **options
 ) -> list[dict]:
-    """Measure what ``out`` lacks, a setting at a time, and append its rows; return all rows."""
+    """Measure what ``out`` lacks, a setting at a time, and append its rows; return all rows.
+
+    Raises ValueError when ``out`` was drawn with another seed scheme.
+    """
     rows = read_rows(out)
+    check_seed_scheme(out, rows)
     there = {Setting(r["drafter"], r["drafting"], r["temperature"], r["k"]) for r in rows}
     for setting in bar([one for one in wanted if one not in there], "acceptance", progress):
         found = measure(target, _drafter(target, setting), setting, prompts, **options)
@@ -216,7 +221,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--show", type=Path, help="measure nothing: print the tables of this file")
     chosen = parser.parse_args(arguments)
     if chosen.show:
-        print(markdown(read_rows(chosen.show)))
+        rows = read_rows(chosen.show)
+        print(markdown(rows), f"Seed scheme: {', '.join(sorted({seed_scheme(row) for row in rows}))}", sep="\n\n")
         return
     if chosen.out is None:
         parser.error("--out is missing: the file for the rows")

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from ..decode import generate
-from ..longrun import bar
+from ..longrun import SEED_SCHEME, bar, seed_scheme
 from ..models import Target
 from ..records import Sampling
 from .states import Recorder, read_states, write_states
@@ -101,7 +101,7 @@ def make_answers(
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    _claim(folder, target, prompts, settings, layers)
+    mine = _claim(folder, target, prompts, settings, layers)
     # Neighbours in length share a batch, so that little of a prefill is padding; the seed goes with the answer.
     # No batch holds two samples: whoever asks for more of them adds shards to those that are there.
     by_length = sorted(enumerate(prompts), key=lambda job: (len(job[1]["prompt"]), job[0]))
@@ -110,8 +110,13 @@ def make_answers(
         for sample in range(settings.samples)
         for i in range(0, len(by_length), settings.batch)
     ]
-    for index, batch in enumerate(bar(batches, "answers", progress, unit="batch")):
-        path = folder / f"shard-{index:05d}.npz"
+    shards = [folder / f"shard-{index:05d}.npz" for index in range(len(batches))]
+    if not all(path.exists() for path in shards) and seed_scheme(mine) != SEED_SCHEME:
+        raise ValueError(
+            f"{folder} holds answers drawn with {seed_scheme(mine)}, and some are missing; this version draws with "
+            f"{SEED_SCHEME}. Give another folder, or delete that one"
+        )
+    for index, (path, batch) in enumerate(zip(shards, bar(batches, "answers", progress, unit="batch"), strict=True)):
         if path.exists():
             continue
         recorder = Recorder(tuple(layers)) if layers else None
@@ -122,7 +127,7 @@ def make_answers(
             num_speculative_tokens=0,
             sampling=Sampling(temperature=settings.temperature),
             max_new_tokens=settings.max_new_tokens,
-            seed=[settings.seed + number for number, _ in batch],
+            seed=[(settings.seed, number) for number, _ in batch],
         )
         if recorder is not None:  # before the answers: where those are, the states are
             write_states(folder, index, recorder.states())
@@ -167,8 +172,8 @@ def read_texts(folder: Path, samples: int | None = None) -> list[Text]:
     return found
 
 
-def _claim(folder: Path, target: Target, prompts: Sequence[dict], settings: Settings, layers: Sequence[int]) -> None:
-    """Write down whose answers these are, or check it."""
+def _claim(folder: Path, target: Target, prompts: Sequence[dict], settings: Settings, layers: Sequence[int]) -> dict:
+    """Write down whose answers these are, or check it; return what the folder's manifest states."""
     text = json.dumps([[one["id"], one["prompt"]] for one in prompts])
     mine = {
         "target": target.name,
@@ -187,8 +192,10 @@ def _claim(folder: Path, target: Target, prompts: Sequence[dict], settings: Sett
                     f"{folder} holds answers of another run: its {key} is {theirs.get(key)!r}, this run's {value!r}. "
                     "Give another folder, or delete that one"
                 )
-        return
+        return theirs
+    mine["seed_scheme"] = SEED_SCHEME
     whole(path, lambda temporary: temporary.write_text(json.dumps(mine, indent=2) + "\n"))
+    return mine
 
 
 def _write(path: Path, answers: list[Answer]) -> None:

@@ -74,7 +74,7 @@ def record(
         texts = [ids[i % len(ids)] for i in range(batch)]
         for _ in stream(
             target, texts, drafter, num_speculative_tokens=turns, sampling=sampling, max_new_tokens=most,
-            ignore_eos=True, seed=[seed + i for i in range(batch)],
+            ignore_eos=True, seed=seed,
         ):  # fmt: skip
             if turns.is_over:
                 break

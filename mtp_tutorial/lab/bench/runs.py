@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from ...longrun import append_rows, bar
+from ...longrun import SEED_SCHEME, append_rows, bar
 from ...models import Target
 from ..experiment import read, seed_of
 from ..experiment.files import claim
@@ -165,6 +165,7 @@ def _header(target: Target, plan: Plan, loaded: Mapping[str, object]) -> dict:
         "top_k": plan.top_k,
         "top_p": plan.top_p,
         "ignore_eos": plan.ignore_eos,
+        "seed_scheme": SEED_SCHEME,
         "threads": torch.get_num_threads(),
         "versions": machine.versions(),
         "machine": machine.describe(target.device),

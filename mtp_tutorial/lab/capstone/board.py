@@ -71,7 +71,7 @@ def wall_clock(target: Target, entries: Iterable[Entry], texts: int = 4, turns: 
     for entry in list(entries) * turns:
         options = entry.options(target)
         made = [
-            generate(target, one["prompt"], **options, sampling=SAMPLING, max_new_tokens=TOKENS, seed=SEED + i)
+            generate(target, one["prompt"], **options, sampling=SAMPLING, max_new_tokens=TOKENS, seed=(SEED, i))
             for i, one in enumerate(prompts)
         ]
         speed = sum(len(one.tokens) for one in made) / sum(one.seconds for one in made)

@@ -172,7 +172,7 @@ def play(
     for i, one in enumerate(bar(chosen, entry.name, progress)):
         options = entry.options(target)
         meter = options["drafter"] = None if options["drafter"] is None else Metered(options["drafter"], target)
-        made = generate(target, one["prompt"], **options, sampling=SAMPLING, max_new_tokens=TOKENS, seed=SEED + i)
+        made = generate(target, one["prompt"], **options, sampling=SAMPLING, max_new_tokens=TOKENS, seed=(SEED, i))
         drafted = sum(r.num_drafted for r in made.rounds)
         read, again = (sum(meter.read), sum(meter.again)) if meter else (0.0, 0.0)
         found.append(Play(one["kind"], len(made.tokens), made.target_calls, drafted, read, again, made))

@@ -12,7 +12,7 @@ import gzip
 import json
 from pathlib import Path
 
-from ...longrun import append_rows
+from ...longrun import append_rows, seed_scheme
 
 TRACES = Path(__file__).resolve().parents[3] / "data" / "traces"
 
@@ -73,7 +73,7 @@ def claim(path: str | Path, header: dict) -> list[dict]:
 def _compare(path: Path, theirs: dict, mine: dict) -> None:
     """The same run? Drafters may be fewer now, as arms may be added one after the other."""
     for key, value in mine.items():
-        there = theirs.get(key)
+        there = seed_scheme(theirs) if key == "seed_scheme" else theirs.get(key)
         if key == "drafters" and isinstance(there, dict):
             same = all(there.get(name) == weights for name, weights in value.items())
         else:

@@ -37,7 +37,7 @@ def markdown(found: Mapping) -> str:
     if found["swaps"]:
         lines += ["", "A random drafter in place of the other one, everything else equal:", ""]
         lines += [f"- **{one['arm']}** against **{one['other']}**: {one['verdict']}." for one in found["swaps"]]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", f"Texts were drawn with the seed scheme `{found['seed_scheme']}`."])
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

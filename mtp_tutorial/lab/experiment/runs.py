@@ -16,7 +16,7 @@ from pathlib import Path
 from ... import __version__
 from ...decode import generate
 from ...drafters import Drafter
-from ...longrun import append_rows, bar
+from ...longrun import SEED_SCHEME, append_rows, bar
 from ...models import Target
 from ...records import Generation, by_position
 from .arms import Arm
@@ -107,6 +107,7 @@ def header(
         "drafters": {name: _sha256(path.read_bytes()) for name, path in weights.items() if path is not None},
         "prompts": {"count": len(prompts), "sha256": _sha256(text.encode())},
         "seeds": list(seeds),
+        "seed_scheme": SEED_SCHEME,
         "max_new_tokens": max_new_tokens,
         "ignore_eos": True,
         "versions": {

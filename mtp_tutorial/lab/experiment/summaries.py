@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...longrun import seed_scheme
 from .. import repetition, stats
 from .arms import RANDOM, Arm
 from .verdict import verdict
@@ -89,6 +90,7 @@ def summary(header: Mapping, rows: Sequence[dict]) -> dict:
         "target": header["target"],
         "max_new_tokens": header["max_new_tokens"],
         "texts": len(rows),
+        "seed_scheme": seed_scheme(header),
         "settings": {"level": LEVEL, "alpha": ALPHA, "power": POWER, "loop": LOOP, "tested": list(TESTED)},
         "arms": found,
         "swaps": [
