@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import warnings
+
 import pytest
 import torch
 from helpers import STEADY
@@ -12,7 +15,7 @@ from tiny import Calls, Watch, fresh_prefill, tiny, worst
 
 import mtp_tutorial as mt
 from mtp_tutorial.drafters import DRAFTERS
-from mtp_tutorial.models import toys
+from mtp_tutorial.models import toys, wrap
 from mtp_tutorial.models.toys import random_toy
 from mtp_tutorial.sampling import inverse_cdf
 
@@ -352,3 +355,60 @@ def test_a_draft_model_that_numbers_the_words_differently_is_refused():
 def test_a_drafter_is_made_for_a_target():
     with pytest.raises(ValueError, match="pass what mt.load returned"):
         mt.load_drafter("ngram", "toy")
+
+
+# -- A draft model with a shorter context than its target --------------------------------------------------------------
+
+
+@pytest.fixture
+def short():
+    """The tiny target's own weights, made for texts of 24 tokens (the target reads 160)."""
+    model = copy.deepcopy(tiny().model)
+    model.config.max_position_embeddings = 24
+    return wrap(model, name="short")
+
+
+def texts(*lengths: int) -> list[list[int]]:
+    return [[3 + (7 * i + length) % 20 for i in range(length)] for length in lengths]
+
+
+def test_a_draft_model_stops_where_its_context_ends(short):
+    (prompt,) = texts(18)
+    drafter = mt.load_drafter("draft", tiny(), model=short)
+    options = {"sampling": GREEDY, "max_new_tokens": 40, "ignore_eos": True}
+    with pytest.warns(UserWarning, match="context of 24 tokens.*without drafts") as caught:
+        found = mt.generate(tiny(), prompt, drafter, num_speculative_tokens=4, **options)
+    assert len(caught) == 1 and found.tokens == mt.generate(tiny(), prompt, **options).tokens
+    assert found.acceptance_rate == 1.0  # the same weights: only a clamped position could make it guess otherwise
+    length = len(prompt) + 1
+    for one in found.rounds[1:]:  # the last draft token is never read, so it may be the 25th
+        assert one.num_drafted == max(min(4, 25 - length), 0)
+        length += len(one.tokens)
+    assert length == 58
+
+
+def test_sequences_beyond_a_draft_models_context_leave_the_others_drafting(short):
+    prompts = texts(30, 4, 20)
+    drafter = mt.load_drafter("draft", tiny(), model=short, temperature=1.0)
+    options = {"max_new_tokens": 12, "ignore_eos": True, "seed": [5, 6, 7]}
+    with Calls(short) as calls, pytest.warns(UserWarning, match="context") as caught:
+        found = mt.generate(tiny(), prompts, drafter, **options)
+    assert len(caught) == 1 and max(calls.widths) == 20
+    drafted = [[one.num_drafted for one in g.rounds[1:]] for g in found]
+    assert not any(drafted[0]) and all(drafted[1][:-1])
+    assert drafted[2][0] == 4 and not drafted[2][-1]
+    for prompt, seed, together in zip(prompts, options["seed"], found, strict=True):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            alone = mt.generate(tiny(), prompt, drafter, **{**options, "seed": [seed]})
+        assert alone.tokens == together.tokens
+
+
+def test_a_draft_model_that_no_prompt_fits_is_never_run(short):
+    drafter = mt.load_drafter("draft", tiny(), model=short)
+    with Calls(short) as calls, pytest.warns(UserWarning, match="context"):
+        found = mt.generate(tiny(), texts(25, 40), drafter, sampling=GREEDY, max_new_tokens=6, ignore_eos=True)
+    assert not calls.ids and not any(g.num_drafted for g in found)
+    with warnings.catch_warnings():  # a text that stays within the context says nothing
+        warnings.simplefilter("error")
+        mt.generate(tiny(), texts(18)[0], drafter, sampling=GREEDY, max_new_tokens=6, ignore_eos=True)

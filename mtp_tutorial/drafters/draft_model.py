@@ -8,6 +8,7 @@ Ref: Leviathan et al., arXiv 2211.17192; Chen et al., arXiv 2302.01318.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -31,6 +32,9 @@ class DraftModelDrafter:
     temperature: 0 drafts greedily (``Draft.probs`` is None); above 0 the tokens are drawn at that temperature, with the
         request's top-k, top-p, min-p and penalties, and the distributions are recorded; "same" takes the request's own.
     frequent: for a small model, the tokens that it scores (see ``HeadDrafter``).
+
+    A draft model may have a shorter context than its target. A sequence that outgrows it is decoded without drafts from
+    there on, and a warning says so, once for each batch.
     """
 
     needs_hidden: tuple[int, ...] = ()
@@ -51,8 +55,29 @@ class DraftModelDrafter:
     def start(self, target: Target, prompts: Sequence[Sequence[int]], hidden: tuple[Tensor, ...]) -> None:
         self.texts = [list(prompt) for prompt in prompts]
         self.prompt_lengths = [len(prompt) for prompt in prompts]
-        self.cache = self.model.new_cache(len(prompts), max(self.prompt_lengths) + 128)
-        self._read([list(prompt) for prompt in prompts])
+        self.cache = self.model.new_cache(len(prompts), min(max(self.prompt_lengths), self.model.max_length) + 128)
+        self.has_warned = False
+        if any(self._room()):
+            self._read_unread()
+
+    def _room(self) -> list[int]:
+        """How many tokens each sequence can draft. The last of them is never read, so it may lie past the context."""
+        return [max(self.model.max_length + 1 - len(text), 0) for text in self.texts]
+
+    def _warn_once(self, longest: int) -> None:
+        if not self.has_warned:
+            self.has_warned = True
+            warnings.warn(
+                f"the drafter ({self.model.name}) has a context of {self.model.max_length} tokens: a text has reached "
+                f"{longest}, so it is decoded without drafts from there on. The output stays right but comes more "
+                "slowly; a draft model with as long a context as the target's would go on drafting",
+                stacklevel=2,
+            )
+
+    def _read_unread(self) -> Tensor:
+        """Feed each sequence that still fits the context (at least one does) what its cache lacks."""
+        pairs = zip(self.texts, self.cache.lengths, self._room(), strict=True)
+        return self._read([text[length:] if room else [] for text, length, room in pairs])
 
     def _read(self, rows: list[list[int]]) -> Tensor:
         """Feed each sequence its tokens (at least one somewhere); return the logits after the last, (B, 1, V)."""
@@ -61,13 +86,17 @@ class DraftModelDrafter:
         return self.model.forward(ids, [len(row) for row in rows], self.cache, last_only=True)[0]
 
     def propose(self, k: Tensor, sampling: Sampling, uniforms: Tensor) -> Draft:
+        room = self._room()
+        if any(want and not free for want, free in zip(k.tolist(), room, strict=True)):
+            self._warn_once(max(map(len, self.texts)))
+        k = k.minimum(torch.tensor(room, device=k.device))
         wanted = k.tolist()
         longest = max(wanted, default=0)
         if longest == 0:
             return Draft.of_lists([[]] * len(wanted), self.model.device)
         choice = self.choice(sampling)
         # What the cache lacks: the last token, and after an all-accepted round the last draft token before it.
-        logits = self._read([text[length:] for text, length in zip(self.texts, self.cache.lengths, strict=True)])
+        logits = self._read_unread()
         for step in range(longest):
             token = choice.pick(logits[:, 0], uniforms[:, step])
             if step + 1 < longest:
