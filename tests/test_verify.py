@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -347,3 +348,10 @@ def test_a_rule_of_ones_own_can_be_passed():
     mine = Rule("never", never, False, False, "Reject.", "none", RULES["rejection"].breakpoints)
     assert get_rule(mine) is mine
     assert verify(mine, **GOOD).num_accepted.tolist() == [2, 1]  # p = q here: a coin of .999 still accepts
+
+
+def test_what_is_known_of_a_rule_is_not_handed_on_to_another_function():
+    rule = RULES["rejection"]
+    assert dataclasses.replace(rule, name="renamed").lossless  # still the same function
+    with pytest.raises(ValueError, match="'rejection' would keep its lossless=True.*mt.Rule"):
+        dataclasses.replace(rule, decide=RULES["typical"].decide)

@@ -73,6 +73,7 @@ class Rule:
     lossless: with the default parameters, the emitted tokens follow the target's own law.
     lossless_at_zero: so they do at temperature 0, where every target row is one-hot.
     params: parameter → default.  ranges: parameter → (low, high), both allowed, low only where above 0.
+    Raises ValueError where ``dataclasses.replace`` would hand on what is known of one function to another.
     """
 
     name: str
@@ -84,6 +85,17 @@ class Rule:
     breakpoints: Breakpoints
     params: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=lambda: MappingProxyType({}))
+    known_of: Callable[..., Verdict] | None = field(default=None, repr=False)  # the function that all this is said of
+
+    def __post_init__(self) -> None:
+        if self.known_of is None:
+            object.__setattr__(self, "known_of", self.decide)
+        elif self.known_of is not self.decide:
+            raise ValueError(
+                f"another decide for the verify rule {self.name!r} would keep its lossless={self.lossless}, its "
+                "breakpoints and the rest, which are known of the old function only: make a rule of its own, "
+                "mt.Rule(name, decide, lossless, lossless_at_zero, sentence, reference, breakpoints)"
+            )
 
     def check_params(self, params: Mapping[str, float]) -> dict[str, float]:
         """All parameters with defaults filled in. Raises ValueError on an unknown name or a value out of range."""
