@@ -1,5 +1,6 @@
 """The exercise checkers: the solution passes, each known mistake is named, a stub and garbage are met kindly."""
 
+import functools
 import importlib
 import math
 
@@ -29,7 +30,7 @@ by_name = {"ids": lambda exercise: exercise.name}
 def test_the_solution_passes(exercise, capsys):
     result = check(exercise, exercise.solution)
     assert result.status == "passed", result
-    assert capsys.readouterr().out == f"{result}\n"
+    assert capsys.readouterr().out.split() == str(result).split()
     assert repr(result) == f"<{exercise.name}: passed>"
 
 
@@ -240,3 +241,28 @@ def test_every_checker_is_public():
     assert all(hasattr(checks, name) for name in checks.__all__)
     elsewhere = {"check_answer", *vars(checks.capstone)}  # the capstone's run games: tests/test_checks_capstone.py
     assert {f"check_{e.name}" for e in EXERCISES} == {n for n in checks.__all__ if n.startswith("check_")} - elsewhere
+
+
+def test_an_exception_comes_with_the_line_of_the_readers_code():
+    def mine(length, num_drafted, num_accepted):
+        kept = length - num_drafted
+        return [kept][num_accepted]  # wrong here
+
+    result = checks.check_roll_back(mine)
+    line = mine.__code__.co_firstlineno + 2
+    assert f"raised IndexError: list index out of range (line {line}: return [kept][num_accepted]" in result.message
+    result = checks.check_roll_back(lambda length: length)  # called with three: no line of it has run
+    assert "raised TypeError" in result.message and "(line" not in result.message
+
+    def deep(length, num_drafted, num_accepted):
+        return functools.reduce(lambda a, b: a + b, [])  # raised by a library
+
+    result = checks.check_roll_back(deep)
+    assert f"(line {deep.__code__.co_firstlineno + 1}: return functools" in result.message
+
+
+def test_results_are_printed_in_lines_that_break_between_words(capsys):
+    result = checks.check_roll_back(lambda *_: -1)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(str(result)) > 80 and len(lines) > 1 and max(map(len, lines)) <= 80
+    assert " ".join(line.strip() for line in lines) == str(result)

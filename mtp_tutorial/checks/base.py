@@ -10,7 +10,10 @@ special about that case.
 
 from __future__ import annotations
 
+import inspect
 import math
+import textwrap
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,9 +45,9 @@ class Result:
 
 
 def report(exercise: str, status: str, message: str = "") -> Result:
-    """Print the line and hand back the result."""
+    """Print the result, wrapped between words (JupyterLab would break a long line within them), and hand it back."""
     result = Result(exercise, status, message)
-    print(result)
+    print(textwrap.fill(str(result), 80, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False))
     return result
 
 
@@ -95,13 +98,21 @@ def answer(exercise: Exercise, function: Callable[..., Any], case: tuple) -> Any
     except NotImplementedError:
         return None
     except Exception as error:
-        return Broken(f"it raised {type(error).__name__}: {error}", type(error).__name__)
+        return Broken(f"it {raised(error, function)}", type(error).__name__)
     if value is None or value is Ellipsis:
         return None
     try:
         return exercise.read(value)
     except Exception as error:
         return Broken(f"it returned {show(value)}: {error}", "unreadable")
+
+
+def raised(error: Exception, function: Callable[..., Any]) -> str:
+    """In words: what was raised and, where it came from within the reader's own code, in which line."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if code and frame.filename == code.co_filename]
+    words = f"raised {type(error).__name__}: {error}"
+    return f"{words} (line {own[-1].lineno}: {own[-1].line:.80})" if own else words
 
 
 def _copy(argument: Any) -> Any:

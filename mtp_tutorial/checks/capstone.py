@@ -15,7 +15,7 @@ from typing import Any
 
 from ..lab import capstone
 from ..models import load
-from .base import FAILED, NOT_ATTEMPTED, PASSED, Exercise, Mistake, Result, check, report, show
+from .base import FAILED, NOT_ATTEMPTED, PASSED, Exercise, Mistake, Result, check, raised, report, show
 
 Guess = Callable[[list[int], int], Sequence[int]]
 
@@ -48,7 +48,7 @@ def _guarded(guess: Guess, vocabulary: int) -> Guess:
         try:
             found = guess(ids, k)
         except Exception as error:
-            raise _Unfit(f"guess(ids, {k}) raised {type(error).__name__}: {error}.") from error
+            raise _Unfit(f"guess(ids, {k}) {raised(error, guess)}.") from error
         found = found.tolist() if hasattr(found, "tolist") else found
         if not isinstance(found, (list, tuple)) or any(isinstance(x, bool) or not isinstance(x, int) for x in found):
             raise _Unfit(f"guess(ids, {k}) returned {show(found)}: return a list of ids; [] where you know nothing.")
@@ -73,7 +73,7 @@ def check_learn(function: Callable[[list[list[int]]], Guess], k: int = 4) -> Res
     except NotImplementedError:
         return report(name, NOT_ATTEMPTED, "It returns nothing yet.")
     except Exception as error:
-        return report(name, FAILED, f"learn(texts) raised {type(error).__name__}: {error}.")
+        return report(name, FAILED, f"learn(texts) {raised(error, function)}.")
     if guess is None or guess is Ellipsis:
         return report(name, NOT_ATTEMPTED, "It returns nothing yet.")
     if not callable(guess):
@@ -132,7 +132,7 @@ def check_draft_length(function: Callable[[int, float], int]) -> Result:
         except NotImplementedError:
             answers.append(None)
         except Exception as error:
-            return report(name, FAILED, f"For live={live}, rate={rate} it raised {type(error).__name__}: {error}.")
+            return report(name, FAILED, f"For live={live}, rate={rate} it {raised(error, function)}.")
     if all(k is None or k is Ellipsis for k in answers):
         return report(name, NOT_ATTEMPTED, "It returns nothing yet.")
     for (live, rate), k in zip(asked, answers):
@@ -141,7 +141,7 @@ def check_draft_length(function: Callable[[int, float], int]) -> Result:
     try:
         score = float(capstone.play_load("yours", lambda: capstone.from_rule(function)))
     except Exception as error:
-        return report(name, FAILED, f"On the trace it raised {type(error).__name__}: {error}.")
+        return report(name, FAILED, f"On the trace it {raised(error, function)}.")
     best, by_table = max(_served(one) for one in _FIXED), _served("by batch size")
     if score <= best:
         if len(set(answers[:5])) == 1:
