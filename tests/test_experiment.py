@@ -419,6 +419,15 @@ def test_the_tables_show_every_arm(whole):
     assert "95% intervals" in shown and "nan" not in shown
 
 
+def test_a_sentence_on_top_says_what_was_found(whole):
+    first = ex.markdown(whole[2]).splitlines()[0]
+    assert "lossless speculation, no difference was seen in any of" in first and first.count(".") == 1
+    assert "R3" in first.split("repeats more in")[1].split("and less")[0]
+    header, rows = ex.read(whole[0])
+    alone = ex.summary(header, [row for row in rows if row["arm"] == "off"])
+    assert ex.markdown(alone).startswith("**Nothing to compare")
+
+
 # -- Prompts ----------------------------------------------------------------------------------------------------------
 
 

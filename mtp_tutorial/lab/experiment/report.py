@@ -8,17 +8,54 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ...verify import RULES
 from .verdict import WORDS, amount
 
 HEAD = ("arm", "seq-rep-4", "tail loops", "repeated sentences", "distinct-2", "longest repeat", "length", "by position")
 
 
+def headline(found: Mapping) -> str:
+    """The whole summary in one sentence: whether lossless speculation repeats itself, and which other arms do."""
+    compared = [arm for arm in found["arms"] if arm["differences"]]
+    if not compared:
+        return "Nothing to compare: run plain decoding at the same temperature beside the other arms."
+    lossless = [arm for arm in compared if _is_lossless(arm)]
+    others = [arm for arm in compared if not _is_lossless(arm)]
+    alpha, said = found["settings"]["alpha"], []
+    for arms, what in ((lossless, "lossless speculation"), (others, "a lossy rule or a fault")):
+        if arms:
+            more, less = (_moved(arms, alpha, sign) for sign in (1, -1))
+            parts = [f"more in {len(more)} ({', '.join(more)})"] * bool(more)
+            parts += [f"less in {len(less)} ({', '.join(less)})"] * bool(less)
+            how = f"repeats {' and '.join(parts)}" if parts else "no difference was seen in any"
+            said.append(f"with {what}, {how} of {len(arms)} {'arm' if len(arms) == 1 else 'arms'}")
+    return f"Against plain decoding: {'; '.join(said)}."
+
+
+def _is_lossless(arm: Mapping) -> bool:
+    """Whether nothing but rounding should tell the arm's texts from plain decoding's."""
+    rule = RULES[arm["rule"]]
+    right = rule.lossless_at_zero if arm["temperature"] == 0 else rule.is_lossless(**arm.get("rule_params", {}))
+    return right and "bug" not in arm
+
+
+def _moved(arms: Sequence[Mapping], alpha: float, sign: int) -> list[str]:
+    """The names of the arms in which some measure differs in this direction (1: more repetition, -1: less)."""
+    return [
+        arm["arm"]
+        for arm in arms
+        if any(cell["p_adjusted"] <= alpha and cell["mean"] * sign > 0 for cell in arm["differences"].values())
+    ]
+
+
 def markdown(found: Mapping) -> str:
-    """Each arm's measures with intervals, its differences and verdict, and what another drafter moves."""
+    """The verdict in a sentence; each arm's measures with intervals, its differences and verdict; another drafter."""
     level, settings = f"{found['settings']['level']:.0%}", found["settings"]
     prompts = max(arm["prompts"] for arm in found["arms"])
     loop = settings["loop"]
     lines = [
+        f"**{headline(found)}**",
+        "",
         f"{found['target']}: {len(found['arms'])} arms, {prompts} prompts, {found['max_new_tokens']} tokens a text. "
         f"In brackets: {level} intervals over prompts (tail loops: exact). A tail loop: the last {loop['repeats']} × P "
         f"tokens have a period P of {loop['min_period']} to {loop['max_period']}. Length: tokens a round.",
