@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Protocol
 
@@ -21,6 +21,11 @@ from torch import Tensor
 #: How a token came to be in the text. ``prefill`` is the first token, which no draft had a chance at;
 #: ``plain`` is a token of a round that drafted nothing.
 KINDS = ("prefill", "plain", "accepted", "recovered", "bonus")
+
+
+def _shortened(text: str, width: int = 60) -> str:
+    """A text as Python writes it, cut at ``width`` characters."""
+    return repr(text if len(text) <= width else text[: width - 1] + "…")
 
 
 def _real(name: str, value: float, low: float, high: float, *, open_low: bool = False, what: str) -> None:
@@ -148,6 +153,14 @@ class Round:
     The first round of a sequence is its prefill: one token, no draft. What lies past the end of the text
     (EOS, a stop string, the token budget) is not recorded, neither as emitted nor as drafted.
     Seconds are those of the whole batch, shared by its sequences.
+
+    Probabilities are those that the verify rule saw: after temperature, penalties and filters. At temperature 0 each
+    row is therefore one-hot: ``target_probs`` holds 1.0 for the token that greedy decoding takes and 0.0 for every
+    other, however close it came. That is no fault of the logits; a run at temperature 1 records the model's own
+    confidence.
+
+    The texts of a sequence's rounds, joined, are its generation's text. A token that ends within a character therefore
+    adds its text to the round that completes the character, and text that may become a stop string waits as well.
     """
 
     sequence: int  # which prompt
@@ -156,7 +169,7 @@ class Round:
     kinds: tuple[str, ...]  # one of KINDS for each emitted token
     draft_tokens: tuple[int, ...] = ()
     draft_probs: tuple[float, ...] = ()  # q(d): 1.0 where the draft was chosen without randomness
-    target_probs: tuple[float, ...] = ()  # p(d)
+    target_probs: tuple[float, ...] = ()  # p(d); at temperature 0 always 0.0 or 1.0
     coins: tuple[float, ...] = ()  # acceptance coins, one for each draft token
     draws: tuple[float, ...] = ()  # the uniforms behind recovered and bonus tokens, one for each target row
     num_accepted: int = 0
@@ -166,6 +179,15 @@ class Round:
     seconds_drafting: float = 0.0
     seconds_verifying: float = 0.0  # the target's forward call
     seconds_elsewhere: float = 0.0  # sampling, verify rule, bookkeeping
+    text: str = ""  # what this round adds to the text, special tokens left out
+
+    def __repr__(self) -> str:
+        how = "prefill" if self.is_prefill else f"accepted {self.num_accepted} of {self.num_drafted}"
+        last = "" if self.is_prefill or not self.kinds else f", ends in {self.kinds[-1]}"
+        tokens = ", ".join(map(str, self.tokens))
+        return (
+            f"Round({self.index} of sequence {self.sequence}: {_shortened(self.text)}, tokens [{tokens}], {how}{last})"
+        )
 
     @property
     def num_drafted(self) -> int:
@@ -201,7 +223,14 @@ class Generation:
     prompt_tokens: tuple[int, ...] = ()
     finish_reason: str = "length"  # "eos", "stop" or "length"
     seconds: float = 0.0  # from the call to the last token of the batch
-    pieces: tuple[str, ...] = field(default=(), repr=False)  # the text of each token alone
+    pieces: tuple[str, ...] = ()  # the text of each token alone
+
+    def __repr__(self) -> str:
+        facts = [f"{len(self.tokens)} tokens ({self.finish_reason})", f"{self.target_calls} target calls"]
+        if self.num_drafted:
+            facts.append(f"acceptance rate {self.acceptance_rate:.3f} ({self.num_accepted} of {self.num_drafted})")
+            facts.append(f"{self.mean_acceptance_length:.2f} tokens per round")
+        return f"Generation({_shortened(self.text)}, {', '.join(facts)})"
 
     @property
     def target_calls(self) -> int:

@@ -9,12 +9,13 @@ import os
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 import torch
-from tiny import tiny
+from tiny import Calls, tiny
 
 import mtp_tutorial as mt
 from mtp_tutorial import cli, doctor
@@ -251,8 +252,148 @@ def test_a_drafter_works_for_one_stream_at_a_time():
         next(first)
 
 
+METHODS = ("start", "propose", "commit", "keep")
+
+
+class Slotted:
+    """A drafter that can hold nothing but what it declares, nor be referred to weakly."""
+
+    __slots__ = ("needs_hidden", "started")
+
+    def __init__(self) -> None:
+        self.needs_hidden = ()
+
+    def start(self, target, prompts, hidden):
+        self.started = True
+
+    def propose(self, k, sampling, uniforms):
+        return draft(len(k), int(k.max()))
+
+    def commit(self, verdict, hidden):
+        pass
+
+    def keep(self, rows):
+        pass
+
+
+def test_a_drafter_may_have_slots_and_works_for_one_stream_at_a_time():
+    drafter = Slotted()
+    assert say(drafter=drafter, sampling=GREEDY).tokens == say(sampling=GREEDY).tokens
+    first = mt.stream(TOY, [1, 2], drafter)
+    next(first)
+    say(drafter=drafter)  # ends, and leaves nothing behind that could be taken for the first
+    with pytest.raises(ValueError, match="give each stream a drafter of its own"):
+        next(first)
+
+
+def without(*names: str):
+    return type("Lacking", (), {name: getattr(Bare, name) for name in METHODS if name not in names})()
+
+
+@pytest.mark.parametrize(
+    "drafter,message",
+    [
+        (without("start"), "it lacks start. .*methods start, propose, commit, keep"),
+        (without("propose", "keep"), "it lacks propose, keep"),
+        (lambda ids, k: [1], "a function.*propose of a class.*lacks start, propose, commit, keep"),
+    ],
+)
+def test_what_is_no_drafter_is_refused_before_anything_runs(drafter, message):
+    with Calls(tiny()) as calls, pytest.raises(ValueError, match=message):
+        say(tiny(), drafter=drafter)
+    assert not calls.ids
+
+
+def drawn(*rows, dtype=torch.float64, tokens=(1, 2)):
+    """A drafter whose draft tokens have these distributions over TOY's six ids."""
+    probs = torch.tensor([rows], dtype=torch.float64).to(dtype)
+    return Bare(lambda k: mt.Draft(torch.tensor([tokens]), probs))
+
+
+EVEN = [1 / 6] * 6
+
+
+@pytest.mark.parametrize(
+    "row,found",
+    [
+        ([0.5, 0.6, -0.1, 0, 0, 0], r"token 2 of sequence 0: the lowest is -0\.1, the sum 1\."),
+        ([0.1, 0.1, 0.3, 0, 0, 0], r"token 2 of sequence 0: the lowest is 0, the sum 0\.5"),
+        ([1.0, 2.0, 3.0, 0, 0, 0], "the sum 6"),
+        ([math.inf, 0, 0.5, 0, 0, 0], "the sum inf"),
+        ([math.nan, 0.5, 0.5, 0, 0, 0], "hold NaN for draft token 2"),  # not at the draft token itself
+    ],
+)
+def test_a_drafters_rows_that_are_no_distributions_are_refused(row, found):
+    with pytest.raises(ValueError, match=found):
+        say(drafter=drawn(EVEN, row), num_speculative_tokens=2)
+    say(drafter=drawn(EVEN, row, tokens=(1, -1)), num_speculative_tokens=2)  # nothing was drawn from it
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_a_drafters_rows_may_be_rounded(dtype):
+    rows = torch.rand(2, 6, generator=torch.Generator().manual_seed(3)).softmax(-1).to(dtype).tolist()
+    say(drafter=drawn(*rows, dtype=dtype), num_speculative_tokens=2)
+
+
 def test_an_accuracy_may_be_any_real_number():
     assert mt.load_drafter("oracle", TOY, accuracy=np.float32(0.5)).accuracy == 0.5
+
+
+# -- What is shown ----------------------------------------------------------------------------------------------------
+
+
+def test_what_is_returned_is_shown_in_a_line():
+    found = say(drafter="oracle", sampling=GREEDY, max_new_tokens=60)
+    assert len(repr(found)) < 250 and "60 tokens (length)" in repr(found)
+    assert f"{found.target_calls} target calls" in repr(found) and "60 of" not in repr(say())
+    assert f"acceptance rate 1.000 ({found.num_accepted} of {found.num_drafted})" in repr(found)
+    assert all("\n" not in repr(one) and len(repr(one)) < 200 for one in (*found.rounds, found))
+    assert "prefill" in repr(found.rounds[0]) and "accepted 4 of 4, ends in bonus" in repr(found.rounds[1])
+    for target in (TOY, CAT, tiny()):
+        shown = repr(target)
+        assert target.name in shown and len(shown) < 250 and "\n" not in shown
+    assert "tiny llama 0" in repr(tiny()) and "float64 on cpu" in repr(tiny()) and "context 160" in repr(tiny())
+
+
+class Bytes:
+    """A tokenizer whose tokens are parts of characters, as those of byte-level BPE are; the last one is special."""
+
+    parts = (b"a", b"\xe2\x82", b"\xac", b"\xc3", b"\xa9", b"<end>")
+
+    def decode(self, ids, skip_special_tokens=False):
+        parts = [self.parts[i] for i in ids if not (skip_special_tokens and i == 5)]
+        return b"".join(parts).decode(errors="replace")
+
+
+@pytest.mark.parametrize("stop", [(), ("aaa", "\u00e9a")])
+@pytest.mark.parametrize("drafter", [None, "ngram"])
+def test_the_texts_of_the_rounds_are_the_text(drafter, stop):
+    target = replace(TOY, tokenizer=Bytes())
+    ended = 0
+    for seed in range(8):
+        options = {"drafter": drafter, "max_new_tokens": 40, "seed": seed, "stop": stop}
+        found = say(target, **options)
+        told = [one.text for one in mt.stream(target, (1, 2), **options)]
+        assert told == [one.text for one in found.rounds] and "".join(told) == found.text
+        if not stop:  # what waits for the rest of a stop string may come after a character that is broken for good
+            assert not any(text.endswith("\ufffd") for text in told[:-1])
+        ended += found.finish_reason == "stop"
+    assert (ended > 0) == bool(stop)
+
+
+def test_the_texts_of_the_rounds_are_the_text_whatever_the_tokenizer():
+    for target, prompts in ((CAT, ["the cat", "a dog"]), (tiny(), [[3, 4], [5]])):
+        texts = {0: "", 1: ""}
+        for one in mt.stream(target, prompts, "ngram", max_new_tokens=12, num_speculative_tokens=3):
+            texts[one.sequence] += one.text
+        found = mt.generate(target, prompts, "ngram", max_new_tokens=12, num_speculative_tokens=3)
+        assert list(texts.values()) == [g.text for g in found]
+
+
+def test_modules_that_load_on_first_use_are_listed_before():
+    code = "import mtp_tutorial as mt; print(set(mt.lab.__all__) <= set(dir(mt.lab)), 'lab' in dir(mt))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120)
+    assert result.stdout.split() == [b"True", b"True"]
 
 
 # -- Loading --------------------------------------------------------------------------------------------------------

@@ -93,6 +93,7 @@ def stream(
 ) -> Iterator[Round]:
     """As ``generate``, with the same options, but yields each Round as it happens.
 
-    The prefill comes first, then one Round a live sequence and target call.
+    The prefill comes first, then one Round for each live sequence and target call. Its ``text`` is what it adds:
+    ``for one in stream(…): print(one.text, end="")`` writes the text of one prompt as it is decoded.
     """
     return Engine(target, prompts, drafter, **options).rounds()

@@ -6,16 +6,23 @@ Must not know: how a drafter guesses, how a rule judges, the lab.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
 
+from ..models.target import GrowingText
 from ..records import Draft, Generation, Round, Verdict
-from ..verify import RULES, Rule, at_draft
+from ..verify import RULES, Rule, at_draft, is_distribution, lowest_and_sum
 from .request import Request, TextInMaking, check_k, plain_numbers
+
+#: id of a drafter → the engine that started it last. Kept here because a drafter need not have an attribute for it. An
+#: engine holds its drafter, so no other object can have that id while the entry is there.
+_LAST_STARTED: WeakValueDictionary[int, Engine] = WeakValueDictionary()
 
 
 class Engine(Request):
@@ -24,7 +31,7 @@ class Engine(Request):
     def __init__(self, *args, **options) -> None:
         super().__init__(*args, **options)
         self.live = list(self.sequences)  # in the order of the cache's rows
-        self.turn = object()  # marks the drafter while it works for this call
+        self.growing = [GrowingText(self.target.decode) for _ in self.sequences]
 
     def rounds(self) -> Iterator[Round]:
         step = self._prefill
@@ -57,7 +64,7 @@ class Engine(Request):
         clock.lap("elsewhere")
         if self.drafter is not None:
             hidden = self.hooks.hidden(hidden)
-            self.drafter.turn = self.turn
+            _LAST_STARTED[id(self.drafter)] = self
             self.drafter.start(self.target, [s.prompt for s in self.live], hidden)
             self.drafter.commit(verdict, tuple(_last_rows(h, unread) for h in hidden))
             clock.lap("drafting")
@@ -88,7 +95,7 @@ class Engine(Request):
         """The drafter's proposal, and how many tokens each sequence drafts."""
         if self.drafter is None:
             return Draft.of_lists([[]] * len(self.live), self.target.device), [0] * len(self.live)
-        if self.drafter.turn is not self.turn:
+        if _LAST_STARTED.get(id(self.drafter)) is not self:
             raise ValueError(
                 "this drafter was started for another text before this one ended, and has forgotten it: "
                 "give each stream a drafter of its own"
@@ -162,9 +169,10 @@ class Engine(Request):
         rows = torch.arange(target_probs.shape[1], device=p.device)
         used = rows <= torch.tensor(drafted, device=p.device)[:, None]
         bad = (target_probs.sum(-1).isnan() & used).any(1, keepdim=True)  # a NaN anywhere in a row makes its sum NaN
-        lost = q.isnan().any(1, keepdim=True)  # the drafter's: a NaN makes its whole row NaN
-        flags = [verdict.num_accepted[:, None], verdict.bonus[:, None], bad, lost]
-        columns = [verdict.tokens, *flags, draft.tokens, p, q]
+        ones = torch.ones_like(p)  # chosen without randomness
+        lowest, total = (ones, ones) if draft.probs is None else lowest_and_sum(draft.probs)
+        flags = [verdict.num_accepted[:, None], verdict.bonus[:, None], bad]
+        columns = [verdict.tokens, *flags, draft.tokens, p, q, lowest, total]
         packed = torch.cat([column.to(torch.float64) for column in columns], 1).cpu()
         parts = packed.split([column.shape[1] for column in columns], 1)
         if self.hooks.check_nan and bool(parts[3].any()):
@@ -172,13 +180,30 @@ class Engine(Request):
                 f"{self.target.name} gave logits that make no distribution (NaN, +inf, or a row all -inf) after "
                 f"{sum(len(s.tokens) for s in self.live)} new tokens: look for an overflow; a wider dtype may do"
             )
-        if self.hooks.check_nan and bool(parts[4].any()):
-            raise ValueError(
-                "the drafter gave probabilities that hold NaN: look for an overflow in its model; a wider dtype may do"
-            )
+        if self.hooks.check_nan and draft.probs is not None:
+            self._check_drafted(parts[4], parts[7], parts[8], draft.probs.dtype)
         host = Verdict(parts[0].long(), parts[1].long()[:, 0], parts[2].bool()[:, 0])
-        draft_tokens, p, q = parts[5].long().tolist(), parts[6].tolist(), parts[7].tolist()
+        draft_tokens, p, q = parts[4].long().tolist(), parts[5].tolist(), parts[6].tolist()
         return host, {"drafted": drafted, "tokens": draft_tokens, "p": p, "q": q, "uniforms": uniforms.tolist()}
+
+    def _check_drafted(self, tokens: Tensor, lowest: Tensor, total: Tensor, dtype: torch.dtype) -> None:
+        """Raise ValueError unless every row that a draft token was drawn from is a distribution. All (B, k)."""
+        wrong = (tokens >= 0) & ~is_distribution(lowest, total, dtype)
+        if not bool(wrong.any()):
+            return
+        row, place = wrong.nonzero()[0].tolist()
+        low, mass = float(lowest[row, place]), float(total[row, place])
+        where = f"for draft token {place + 1} of sequence {self.live[row].index}"
+        if math.isnan(mass):
+            raise ValueError(
+                f"the drafter gave probabilities that hold NaN {where}: look for an overflow in its model; a wider "
+                "dtype may do"
+            )
+        raise ValueError(
+            f"the drafter gave probabilities that are no distribution {where}: the lowest is {low:.4g}, the sum "
+            f"{mass:.4g}. Give Draft.probs as the token was drawn from it, after softmax and filters, without negative "
+            "numbers and with sum 1; or None for tokens chosen without randomness"
+        )
 
     def _record(self, before: list[int], written: list[int], verdict: Verdict, facts: dict) -> list[Round]:
         """Emit the tokens, end texts, roll the cache back, and write down what happened."""
@@ -236,9 +261,22 @@ class Engine(Request):
         places = [place for place in map(text.find, self.stop) if place >= 0]
         return text[: min(places)] if places else None
 
+    def _new_text(self, sequence: TextInMaking, tokens: Sequence[int]) -> str:
+        """What a round's tokens, the last of their sequence, add to the text that the rounds before have told."""
+        if sequence.finish_reason is not None:
+            if sequence.text is None:  # no stop string has cut it
+                sequence.text = self.target.decode(sequence.tokens)
+            return sequence.text[sequence.shown :]
+        text = sequence.waiting + self.growing[sequence.index].add(tokens)
+        beginnings = (stop[:length] for stop in self.stop for length in range(1, len(stop)))
+        settled = len(text) - max((len(start) for start in beginnings if text.endswith(start)), default=0)
+        sequence.waiting, sequence.shown = text[settled:], sequence.shown + settled
+        return text[:settled]
+
     def _leave(self, rounds: list[Round], clock: _Clock) -> list[Round]:
         """File the rounds; sequences that ended leave the batch, and their committed tokens go to the prefix cache."""
-        rounds = [clock.stamp(done) for done in rounds]
+        texts = [self._new_text(s, done.tokens) for s, done in zip(self.live, rounds, strict=True)]
+        rounds = [clock.stamp(done, text) for done, text in zip(rounds, texts, strict=True)]
         for sequence, done in zip(self.live, rounds, strict=True):
             sequence.rounds.append(done)
         self.controller.observe(rounds)
@@ -260,10 +298,9 @@ class Engine(Request):
         return torch.tensor([[*row, *[fill] * (width - len(row))] for row in rows], device=self.target.device)
 
     def generation(self, sequence: TextInMaking, seconds: float) -> Generation:
-        text = self.target.decode(sequence.tokens) if sequence.text is None else sequence.text
         return Generation(
             tokens=list(sequence.tokens),
-            text=text,
+            text=sequence.text,
             rounds=tuple(sequence.rounds),
             prompt_tokens=tuple(sequence.prompt),
             finish_reason=sequence.finish_reason or "length",
@@ -284,8 +321,8 @@ class _Clock:
         self.spent[on] += now - self.at
         self.at = now
 
-    def stamp(self, done: Round) -> Round:
-        return replace(done, **{f"seconds_{name}": seconds for name, seconds in self.spent.items()})
+    def stamp(self, done: Round, text: str) -> Round:
+        return replace(done, text=text, **{f"seconds_{name}": seconds for name, seconds in self.spent.items()})
 
 
 def _last_rows(hidden: Tensor, rows: Sequence[Sequence[int]]) -> Tensor:

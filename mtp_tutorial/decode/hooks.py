@@ -18,7 +18,7 @@ from ..sampling import probabilities_unchecked
 class Hooks:
     """Places where the lab looks on, or puts a fault in, without the engine knowing the lab. By default: no change."""
 
-    #: Raise ValueError when a used row of the target holds NaN.
+    #: Raise ValueError when a used row of the target holds NaN, or one of the drafter's is no distribution.
     check_nan = True
 
     def reads(self, sequences: Sequence[int], ids: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ..cache import PrefixCache, SlotCache
-from ..drafters import Drafter, load_drafter
+from ..drafters import Drafter, check_drafter, load_drafter
 from ..models import Target
 from ..records import Controller, Round, Sampling
 from ..sampling import DRAFTING, VERIFYING, generator, stream_key
@@ -37,8 +37,10 @@ class TextInMaking:
     drafting: torch.Generator
     tokens: list[int] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
-    text: str | None = None  # set when a stop string cuts it
+    text: str | None = None  # set when it has ended
     finish_reason: str | None = None
+    waiting: str = ""  # the end of the text so far, where it may become a stop string
+    shown: int = 0  # how many characters the rounds have told
 
     @property
     def ids(self) -> list[int]:
@@ -94,8 +96,8 @@ class Request:
         if not isinstance(self.hooks, Hooks):
             raise ValueError(f"hooks={hooks!r:.60}: use mt.Hooks() or an object of a class that extends it")
         self.drafter = load_drafter(drafter, target) if isinstance(drafter, str) else drafter
-        if self.drafter is not None and (isinstance(drafter, type) or not hasattr(self.drafter, "propose")):
-            raise ValueError(f"drafter={drafter!r:.60}: use None, a name that load_drafter knows, or what it returned")
+        if self.drafter is not None:
+            check_drafter(self.drafter)
         width = getattr(self.drafter, "vocab_size", None)
         if width not in (None, target.vocab_size):
             raise ValueError(

@@ -7,7 +7,7 @@ Must not know: verify rules, the loop.
 from __future__ import annotations
 
 from ..models import Target
-from .base import Drafter
+from .base import Drafter, check_drafter
 from .draft_model import DraftModelDrafter
 from .eagle import EagleDrafter
 from .gated_lora import GatedLoraDrafter
@@ -31,6 +31,7 @@ __all__ = [
     "NgramDrafter",
     "OracleDrafter",
     "bundled",
+    "check_drafter",
     "load_drafter",
 ]
 

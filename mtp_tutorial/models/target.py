@@ -7,7 +7,7 @@ Must not know: drafters, verify rules, the loop.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -43,6 +43,14 @@ class Target:
     takes_short_way: bool = False  # forward calls go through ``fast.py``
     is_compiled: bool = False  # … as programs compiled for each shape
     _calls: tuple = field(default=(), repr=False)
+
+    def __repr__(self) -> str:
+        weights = sum(weight.numel() for weight in self.model.parameters())
+        return (
+            f"Target({self.name!r}: {type(self.model).__name__}, {weights:,} parameters in {self.num_layers} layers, "
+            f"{str(self.dtype).removeprefix('torch.')} on {self.device}, {self.vocab_size:,} token ids, "
+            f"context {self.max_length:,})"
+        )
 
     @property
     def is_chat(self) -> bool:
@@ -192,19 +200,28 @@ class Target:
 
         A token that holds only part of a character adds nothing; the one that completes it adds the character.
         """
-        ids, found = list(ids), []
-        if self.tokenizer is None:
-            return tuple(f" {token}" if place else str(token) for place, token in enumerate(ids))
-        start = read = 0  # decode a short stretch only: from a token whose text is settled
-        for end in range(1, len(ids) + 1):
-            before = self.tokenizer.decode(ids[start:read])
-            now = self.tokenizer.decode(ids[start:end])
-            if now.endswith("\ufffd") and end < len(ids):
-                found.append("")
-                continue
-            found.append(now[len(before) :])
-            start, read = read, end
-        return tuple(found)
+        text = GrowingText(self.decode if self.tokenizer is None else self.tokenizer.decode)
+        return tuple(text.add([token], end == len(ids)) for end, token in enumerate(ids, 1))
+
+
+class GrowingText:
+    """The text of a list of ids that grows, decoded a short stretch at a time: from tokens whose text is settled.
+
+    decode: ids → text.
+    """
+
+    def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
+        self.decode, self.ids, self.start, self.read = decode, [], 0, 0
+
+    def add(self, tokens: Sequence[int], is_last: bool = False) -> str:
+        """The text that these tokens add; "" while they end within a character, unless nothing follows them."""
+        self.ids += tokens
+        before, now = self.decode(self.ids[self.start : self.read]), self.decode(self.ids[self.start :])
+        if now.endswith("\ufffd") and not is_last:
+            return ""
+        if len(now) > len(before):  # tokens without text of their own would not tell the next one what it follows
+            self.start, self.read = self.read, len(self.ids)
+        return now[len(before) :]
 
 
 def check_same_vocabulary(target: Target, other: Target) -> None:

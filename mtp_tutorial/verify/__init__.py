@@ -16,14 +16,25 @@ import torch
 from torch import Tensor
 
 from ..records import Draft, Verdict
-from .parts import at_draft, conclude, draw_at, leading, ratio, residual, row_at, without_draft
+from .parts import (
+    at_draft,
+    conclude,
+    draw_at,
+    is_distribution,
+    leading,
+    lowest_and_sum,
+    ratio,
+    residual,
+    row_at,
+    without_draft,
+)  # fmt: skip
 from .rules import block, block_quantities, greedy, rejection, relaxed, sample_and_match, target_only, typical
 from .table import RULES, Rule, cdf_points, full_row, get_rule, points
 
 __all__ = [
     "RULES", "Rule", "at_draft", "block", "block_quantities", "cdf_points", "check_rows", "conclude", "draw_at",
-    "full_row", "get_rule", "greedy", "leading", "points", "ratio", "rejection", "relaxed", "residual", "row_at",
-    "sample_and_match", "target_only", "typical", "verify", "without_draft",
+    "full_row", "get_rule", "greedy", "is_distribution", "leading", "lowest_and_sum", "points", "ratio", "rejection",
+    "relaxed", "residual", "row_at", "sample_and_match", "target_only", "typical", "verify", "without_draft",
 ]  # fmt: skip
 
 
@@ -83,7 +94,7 @@ def _check(draft: Draft, target_probs: Tensor, uniforms: Tensor) -> None:
 def check_rows(name: str, rows: Tensor) -> None:
     if bool(rows.isnan().any()):
         raise ValueError(f"{name} holds NaN in a row that is used: look for an overflow in the model that made it")
-    if bool((rows < 0).any()) or bool(((rows.sum(-1) - 1).abs() > 0.01).any()):
+    if not bool(is_distribution(*lowest_and_sum(rows), rows.dtype).all()):
         raise ValueError(
             f"{name} holds a row that is no distribution (negative, or sum not 1): pass probabilities, not logits"
         )

@@ -21,6 +21,18 @@ def at_draft(rows: Tensor, draft: Draft) -> Tensor:
     return found.masked_fill(draft.tokens < 0, 0)
 
 
+def lowest_and_sum(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """(…, V) → (…) the smallest number of each row and its sum: what ``is_distribution`` looks at, NaN where one is."""
+    wide = rows.dtype if rows.dtype == torch.float64 else torch.float32
+    return rows.amin(-1).to(wide), rows.sum(-1, dtype=wide)
+
+
+def is_distribution(lowest: Tensor, total: Tensor, dtype: torch.dtype) -> Tensor:
+    """Bool, from ``lowest_and_sum``: nothing negative, and a sum of 1 as far as rows of this dtype can have it."""
+    tolerance = 0.01 if torch.finfo(dtype).bits < 32 else 0.002
+    return (lowest >= 0) & ((total - 1).abs() <= tolerance)
+
+
 def leading(accepted: Tensor, draft: Draft) -> Tensor:
     """(B, k) decisions → (B,) how many draft tokens stand before the first rejection."""
     return (accepted & (draft.tokens >= 0)).to(torch.int64).cumprod(1).sum(1)

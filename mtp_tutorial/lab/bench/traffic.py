@@ -109,4 +109,4 @@ def _heads(drafter: object) -> Iterator[nn.Module]:
 
 
 def _parts(drafter: object) -> list[object]:
-    return [part for part in vars(drafter).values() if hasattr(part, "propose")] if drafter is not None else []
+    return [part for part in getattr(drafter, "__dict__", {}).values() if hasattr(part, "propose")]
