@@ -52,7 +52,7 @@ def generate(
     max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", "-n")] = 128,
     stop: Annotated[list[str] | None, typer.Option(help="A string that ends the text. May be repeated.")] = None,
     ignore_eos: Annotated[bool, typer.Option("--ignore-eos", help="Go on past the end-of-text token.")] = False,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same text on the same machine and dtype.")] = 0,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same text on one machine in one dtype.")] = 0,
     chat: Annotated[bool, typer.Option(help="Send the prompt as a user's turn, or as raw text.")] = True,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 …")] = None,
     dtype: Annotated[str | None, typer.Option(help="float32, bfloat16, float16 or float64.")] = None,
