@@ -43,13 +43,22 @@ __all__ = ["__version__", *_HOMES, *_ROOMS]  # noqa: PLE0604
 
 def __getattr__(name: str):
     if name in _HOMES:
-        value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+        value = getattr(_import(_HOMES[name]), name)
     elif name in _ROOMS:
-        value = importlib.import_module(f"{__name__}.{name}")
+        value = _import(name)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value
     return value
+
+
+def _import(module: str) -> ModuleType:
+    try:
+        return importlib.import_module(f"{__name__}.{module}")
+    except (ImportError, OSError) as error:
+        if "torch" not in sys.modules:
+            error.add_note("torch cannot be imported here: `mtp-tutorial doctor` (or `make doctor`) names the cures")
+        raise
 
 
 def __dir__() -> list[str]:

@@ -33,7 +33,43 @@ class Finding:
 
 def examine() -> list[Finding]:
     """Everything, in the order in which a reader would fix it."""
-    return [_python(), *_packages(), *_machine(), *_models()]
+    broken = torch_problem()
+    if broken is not None:  # nothing below the packages can be asked without torch
+        return [_python(), *(one for one in _packages() if one.what != "torch"), broken]
+    found = [_python(), *_packages()]
+    for look in (_machine, _models):
+        try:
+            found += look()
+        except ImportError as error:
+            found.append(Finding("packages", _in_short(error), PROBLEM, "install them again: pip install -e ."))
+    return found
+
+
+def _in_short(error: Exception) -> str:
+    said = " ".join(str(error).split())
+    return f"{type(error).__name__}: {said if len(said) <= 300 else said[:299] + '…'}"
+
+
+def torch_problem() -> Finding | None:
+    """Why torch cannot be imported and what cures that, or None when it can."""
+    try:
+        import torch  # noqa: F401
+    except Exception as error:  # OSError for a library that does not load, ImportError, whatever else it trips over
+        why = _in_short(error)
+        if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+            return Finding("torch", "missing", PROBLEM, "run: make lab, or pip install torch in this environment")
+        cures = []
+        if "WinError" in why or ".dll" in why.lower() or "DLL load failed" in why:
+            cures.append(
+                "install Microsoft's newest Visual C++ Redistributable (X64; search for \"latest supported Visual C++ "
+                'Redistributable"), start the computer anew, and try again'
+            )
+        cures.append(
+            "install torch again, or another build or version of it: pip install --force-reinstall torch==VERSION, or "
+            "make lab TORCH_SPEC=torch==VERSION; without an NVIDIA GPU take the CPU build (README, Start)"
+        )
+        return Finding("torch", f"cannot be imported ({why})", PROBLEM, "; if that does not help, ".join(cures))
+    return None
 
 
 def _python() -> Finding:
@@ -139,7 +175,7 @@ def _models() -> list[Finding]:
         found.append(
             Finding("smollm2", "not cached", NOTE, "run: mtp-tutorial fetch smollm2 (93 MB) while there is a network")
         )
-    return [*found, *_hub()]
+    return [*found, *_cached_from_hub(), _hub_answers()]
 
 
 def _short(path: Path) -> str:
@@ -147,7 +183,7 @@ def _short(path: Path) -> str:
     return f"~/{path.relative_to(Path.home())}" if path.is_relative_to(Path.home()) else str(path)
 
 
-def _hub() -> list[Finding]:
+def _cached_from_hub() -> list[Finding]:
     """Hugging Face models already on this disk."""
     from huggingface_hub import scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
@@ -158,3 +194,14 @@ def _hub() -> list[Finding]:
         repos = []
     shown = ", ".join(repos[:8]) + (f" and {len(repos) - 8} more" if len(repos) > 8 else "")
     return [Finding("Hugging Face models", shown or "none cached")]
+
+
+def _hub_answers() -> Finding:
+    """Whether more can be fetched. Nothing here needs it but models named as owner/name."""
+    from .models.pretrained import hub_endpoint, hub_problem
+
+    why = hub_problem(timeout=2)
+    if why is None:
+        return Finding("Hugging Face hub", f"{hub_endpoint()} answers")
+    remedy = "only models that are not cached need it: connect to the network, unset HF_HUB_OFFLINE, or set HF_ENDPOINT"
+    return Finding("Hugging Face hub", f"{hub_endpoint()}: {why}", NOTE, f"{remedy} to a mirror that you can reach")

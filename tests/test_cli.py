@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -124,6 +127,70 @@ def test_doctor_reports_everything_a_reader_needs():
     assert {"Python", "torch", "transformers", "device", "dtype", "memory", "model cache", "smollm2"} <= names
     assert all(one["remedy"] for one in found if one["status"] == "problem")
     assert "what to do" in run("doctor").stdout
+
+
+WINDOWS = """raise OSError("[WinError 1114] A dynamic link library (DLL) initialization routine failed. Error loading "
+              "C:/venv/torch/lib/c10.dll or one of its dependencies.")"""
+LINUX = 'raise ImportError("libcudart.so.12: cannot open shared object file: No such file or directory")'
+ABSENT = """raise ModuleNotFoundError("No module named 'torch'", name="torch")"""
+
+
+def run_with_torch(folder, source: str, *words: str, code: str | None = None):
+    """The command (or some code) in a process whose torch is ``source``."""
+    (folder / "torch").mkdir()
+    (folder / "torch" / "__init__.py").write_text(source)
+    root = Path(mt.__file__).parents[1]
+    env = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{root}"}
+    command = [sys.executable, "-c", code] if code else [sys.executable, "-m", "mtp_tutorial.cli", *words]
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize(
+    "source,found,cure",
+    [
+        (WINDOWS, "WinError 1114", r"Visual C\+\+ Redistributable.*TORCH_SPEC"),
+        (LINUX, "libcudart.so.12", "TORCH_SPEC.*CPU build"),
+        (ABSENT, "missing", "make lab"),
+    ],
+)
+def test_doctor_names_the_cures_of_a_torch_that_cannot_be_imported(tmp_path, source, found, cure):
+    result = run_with_torch(tmp_path, source, "doctor", "--json")
+    (torch,) = (one for one in json.loads(result.stdout) if one["what"] == "torch")
+    assert (torch["status"], result.returncode) == ("problem", 1)
+    assert found in torch["found"] and re.search(cure, torch["remedy"])
+    assert ("Visual C++" in torch["remedy"]) == (source == WINDOWS)
+
+
+def test_doctor_prints_its_table_without_torch(tmp_path):
+    result = run_with_torch(tmp_path, WINDOWS, "doctor")
+    assert result.returncode == 1 and "what to do" in result.stdout and "transformers" in result.stdout
+
+
+def test_other_commands_name_the_cure_in_one_line(tmp_path):
+    result = run_with_torch(tmp_path, WINDOWS, *TOY)
+    assert result.returncode == 2 and result.stderr.count("\n") == 1
+    assert "Visual C++" in result.stderr and "mtp-tutorial doctor" in result.stderr
+
+
+def test_the_library_points_to_doctor_when_torch_cannot_be_imported(tmp_path):
+    result = run_with_torch(tmp_path, WINDOWS, code="import mtp_tutorial as mt; mt.load")
+    assert "WinError 1114" in result.stderr and "mtp-tutorial doctor" in result.stderr
+
+
+def test_doctor_goes_on_when_another_package_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "psutil", None)
+    found = {one.what: one for one in doctor.examine()}
+    assert found["packages"].status == "problem" and "psutil" in found["packages"].found
+    assert "nano" in found
+
+
+def test_doctor_tells_whether_the_hub_answers(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    hub = next(one for one in doctor.examine() if one.what == "Hugging Face hub")
+    assert hub.status == "note" and "HF_HUB_OFFLINE is set" in hub.found and "HF_ENDPOINT" in hub.remedy
+    monkeypatch.setattr("mtp_tutorial.models.pretrained.hub_problem", lambda timeout: None)
+    hub = next(one for one in doctor.examine() if one.what == "Hugging Face hub")
+    assert hub.status == "ok" and "answers" in hub.found and hub.remedy == ""
 
 
 def test_doctor_says_what_to_do_about_a_missing_model(monkeypatch, tmp_path):

@@ -9,6 +9,8 @@ import http.server
 import itertools
 import json
 import os
+import subprocess
+import sys
 import threading
 import zipfile
 
@@ -22,6 +24,7 @@ from tiny import Calls, tiny
 
 import mtp_tutorial as mt
 from mtp_tutorial.models import NAMES, FetchError, check_same_vocabulary, native_bf16, smollm2, toys, wrap
+from mtp_tutorial.models.pretrained import hub_problem
 from mtp_tutorial.models.toys import TOYS, ToyTokenizer, random_toy, table_from_rules
 
 # -- Toys -----------------------------------------------------------------------------------------------------------
@@ -228,6 +231,160 @@ def test_a_damaged_folder_is_refused_by_name(folder, tmp_path, spoil, offline):
         mt.load(tmp_path)
 
 
+@pytest.fixture
+def spoilt(folder, tmp_path, offline):
+    """A copy of the folder that a test may spoil."""
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    return tmp_path
+
+
+def change_config(folder, **settings):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **settings}))
+
+
+@pytest.mark.parametrize(
+    "settings,said",
+    [
+        ({"hidden_size": 32}, r"does not fit the weights: .*\(280, 16\) in the file and \(280, 32\)"),
+        ({"num_hidden_layers": 2}, r"does not fit the weights: model.layers.1\S+ is not in the file"),  # random before
+        ({"num_hidden_layers": "two"}, "num_hidden_layers"),
+        ({"num_attention_heads": 0}, "ZeroDivisionError"),
+        ({"vocab_size": -1}, "negative dimension"),
+        ({"model_type": "no such family"}, "no such family"),
+    ],
+)
+def test_a_config_that_does_not_fit_its_weights_is_refused(spoilt, settings, said):
+    change_config(spoilt, **settings)
+    with pytest.raises(ValueError, match=said) as error:
+        mt.load(spoilt)
+    assert str(spoilt) in str(error.value) and "save_pretrained" in str(error.value)
+    assert error.value.__cause__ is not None
+
+
+@pytest.mark.parametrize(
+    "name,content,said",
+    [
+        ("config.json", "[]", "damaged"),
+        ("tokenizer.json", "{}", "KeyError"),
+        ("tokenizer.json", "", "damaged"),
+        ("tokenizer_config.json", "[]", "AttributeError"),
+        ("model.safetensors.index.json", "{}", "no readable model.safetensors.index.json"),
+        (
+            "model.safetensors.index.json",
+            '{"weight_map": {"a": "model-2.safetensors"}}',
+            "it has no model-2.safetensors",
+        ),
+        ("pytorch_model.bin", "no pickle", "its .bin file"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_refused(spoilt, name, content, said):
+    if name.endswith((".index.json", ".bin")):
+        (spoilt / "model.safetensors").rename(spoilt / "model-1.safetensors")
+    (spoilt / name).write_text(content)
+    with pytest.raises(ValueError, match=said) as error:
+        mt.load(spoilt)
+    assert "bring it here again" in str(error.value)
+
+
+def test_a_folder_without_a_tokenizer_says_what_it_lacks(spoilt):
+    for path in spoilt.glob("tokenizer*"):
+        path.unlink()
+    with pytest.raises(ValueError, match="it has no tokenizer"):
+        mt.load(spoilt)
+
+
+@pytest.mark.parametrize(
+    "options,said",
+    [
+        ({"nope": 1}, "unknown option nope"),
+        ({"load_in_4bit": True}, "unknown option load_in_4bit"),
+        ({"torch_dtype": "float64"}, "write dtype="),  # was ignored
+        ({"device_map": "nowhere"}, "correct the options device_map"),
+        ({"attn_implementation": "magic"}, "correct the options attn_implementation"),
+        ({"state_dict": 3}, "correct the options state_dict"),
+    ],
+)
+def test_an_option_that_transformers_does_not_take_is_refused(folder, options, said):
+    with pytest.raises(ValueError, match=said):
+        mt.load(folder, **options)
+
+
+def test_a_file_is_no_folder(folder):
+    with pytest.raises(ValueError, match="give the folder"):
+        mt.load(folder / "config.json")
+
+
+def test_an_interrupt_is_handed_on_and_a_lack_of_memory_named(folder, monkeypatch):
+    from transformers import AutoModelForCausalLM
+
+    def interrupted(*args, **options):
+        raise KeyboardInterrupt
+
+    def full(*args, **options):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        mt.load(folder)
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", full)
+    with pytest.raises(ValueError, match="not enough memory .* smaller model"):
+        mt.load(folder)
+
+
+def test_a_model_without_numbers_or_in_a_dtype_for_storing_only_is_refused(saved):
+    from transformers import AutoModelForCausalLM
+
+    with torch.device("meta"):
+        empty = AutoModelForCausalLM.from_config(saved.model.config)
+    with pytest.raises(ValueError, match="meta device"):
+        wrap(empty)
+    with pytest.raises(ValueError, match="float8_e4m3fn"):
+        wrap(AutoModelForCausalLM.from_config(saved.model.config).to(torch.float8_e4m3fn))
+    with pytest.raises(ValueError, match="tokenizer=3"):
+        wrap(saved.model, 3)
+
+
+def test_what_is_no_model_of_transformers_is_refused():
+    class Odd(torch.nn.Module):
+        config = None
+        get_input_embeddings = None
+
+    for model in (None, torch.nn.Linear(2, 2), Odd()):
+        with pytest.raises(ValueError, match="a causal LM of transformers"):
+            wrap(model)
+
+
+ASK = """
+import sys
+from mtp_tutorial.models import load
+try:
+    load("owner/name")
+except ValueError as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_a_hub_that_cannot_be_reached_is_asked_once_and_named(tmp_path):
+    env = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
+    env |= {"HF_HOME": str(tmp_path), "HF_ENDPOINT": "http://127.0.0.1:9"}
+    run = subprocess.run([sys.executable, "-c", ASK], env=env, capture_output=True, text=True, timeout=120)
+    assert run.stdout.startswith("FetchError unknown model 'owner/name'")
+    for words in ("http://127.0.0.1:9", "HF_ENDPOINT", "HF_HUB_OFFLINE", "local folder", "smollm2"):
+        assert words in run.stdout
+    assert "Retry" not in run.stderr
+
+
+def test_without_a_hub_the_reason_is_told(monkeypatch, offline):
+    assert hub_problem(timeout=1) == "HF_HUB_OFFLINE is set"
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    stuck = threading.Event()
+    monkeypatch.setattr("huggingface_hub.utils.get_session", stuck.wait)
+    assert "no answer" in hub_problem(timeout=0.01)
+    stuck.set()
+
+
 @pytest.mark.parametrize("device", ["abc", "cuda:x", object()])
 def test_an_unknown_device_is_refused(device):
     with pytest.raises(ValueError, match="unknown device"):
@@ -240,7 +397,7 @@ def test_cuda_without_a_gpu_is_refused(monkeypatch):
         mt.load("toy", device="cuda")
 
 
-@pytest.mark.parametrize("dtype", ["float", "int64", torch.int64, "nn", "Tensor", 32, "no such dtype"])
+@pytest.mark.parametrize("dtype", ["float", "int64", torch.int64, "nn", "Tensor", 32, "no such", "float8_e4m3fn"])
 def test_an_unknown_dtype_is_refused(dtype):
     if dtype == "float":  # torch.float is float32 by another name
         assert mt.load("toy", dtype=dtype).dtype == torch.float32
@@ -319,6 +476,65 @@ def test_the_longest_prompt_leaves_room_for_one_token(saved):
 def test_messages_need_a_chat_template():
     with pytest.raises(ValueError, match="no chat template"):
         mt.load("toy").encode([{"role": "user", "content": "the cat"}])
+
+
+GEMMA = (
+    "{{ bos_token }}"
+    "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+    "{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %}"
+    "<start_of_turn>{{ m['role'] + '\n' + m['content'] | trim }}<end_of_turn>\n{% endfor %}"
+    "{% if add_generation_prompt %}<start_of_turn>model\n{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def gemma(folder, saved):
+    """The folder's model with a tokenizer that puts <bos> in front, and a template as strict as Gemma's."""
+    from tokenizers.processors import TemplateProcessing
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_special_tokens({"bos_token": "<bos>", "extra_special_tokens": ["<start_of_turn>", "<end_of_turn>"]})
+    pair = ("<bos>", tokenizer.bos_token_id)
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="<bos> $A", special_tokens=[pair])
+    tokenizer.chat_template = GEMMA
+    return wrap(saved.model, tokenizer, "strict")
+
+
+USER, SYSTEM = {"role": "user", "content": "hello"}, {"role": "system", "content": "be kind"}
+
+
+@pytest.mark.parametrize(
+    "messages,said",
+    [
+        ([SYSTEM, USER], "System role not supported.*beginning of the first user message.*chat=False"),
+        ([USER, USER], "must alternate.*join messages of the same role"),
+        ([{"role": "assistant", "content": "hello"}], "must alternate.*what it allows"),
+    ],
+)
+def test_a_template_that_refuses_is_quoted(gemma, messages, said):
+    with pytest.raises(ValueError, match=said):
+        gemma.encode(messages)
+
+
+def test_a_text_that_a_template_wrote_has_one_bos(gemma):
+    bos = gemma.tokenizer.bos_token_id
+    text = gemma.tokenizer.apply_chat_template([USER], tokenize=False, add_generation_prompt=True)
+    assert gemma.encode(text, chat=False) == gemma.encode([USER]) == gemma.encode("hello")
+    assert gemma.encode(text, chat=False).count(bos) == 1
+    assert gemma.encode("hello", chat=False).count(bos) == 1  # raw text gets one as before
+    assert gemma.encode("a <bos>", chat=False).count(bos) == 2  # inside the text it is the text's
+
+
+@pytest.mark.parametrize("start", [0, 5])
+def test_a_text_that_a_template_wrote_is_not_wrapped_again_silently(gemma, saved, start):
+    text = gemma.tokenizer.apply_chat_template([USER], tokenize=False, add_generation_prompt=True)
+    with pytest.warns(UserWarning, match="<start_of_turn>.*chat=False"):
+        gemma.encode(text[start:])
+    with pytest.warns(UserWarning, match="<assistant:"):  # a template without special tokens
+        saved.encode("<user:hello><assistant:")
+    gemma.encode("a turn, <b>bold</b>, model\n")  # a warning would be an error here
 
 
 # -- Text -----------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from ..doctor import torch_problem
 from . import bench, costs, decoding, lab, machine, serving, training  # noqa: F401  (each adds its commands to the app)
 from .app import app
 
@@ -24,9 +25,17 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # a terminal that cannot show a character shows "?" in its place
     try:
         app()
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+    except (ValueError, OSError, ImportError) as error:
+        print(f"error: {_told(error)}", file=sys.stderr)
         raise SystemExit(2) from error
+
+
+def _told(error: Exception) -> str:
+    """The error's own message, or what cures it when torch or another package cannot be imported."""
+    broken = torch_problem() if isinstance(error, (OSError, ImportError)) else None
+    if broken is not None:
+        return f"torch {broken.found}: {broken.remedy}. `mtp-tutorial doctor` looks at the rest"
+    return f"{error}: `mtp-tutorial doctor` tells what is missing" if isinstance(error, ImportError) else str(error)
 
 
 @app.callback(invoke_without_command=True)

@@ -6,13 +6,12 @@ Must not know: drafters, verify rules, the loop.
 
 from __future__ import annotations
 
-import os
 from contextlib import nullcontext
 from pathlib import Path
 
 import torch
 
-from . import adapter, fast, nano, smollm2, toys
+from . import adapter, fast, nano, pretrained, smollm2, toys
 from .smollm2 import FetchError, cache_dir
 from .target import Target, check_same_vocabulary
 
@@ -20,6 +19,7 @@ __all__ = ["NAMES", "FetchError", "Target", "cache_dir", "check_same_vocabulary"
 
 #: The names that ``load`` knows by heart.
 NAMES = (*toys.TOYS, "nano", "smollm2")
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)  # float8 and narrower: torch stores them only
 
 
 def load(
@@ -40,8 +40,8 @@ def load(
     compile: the short way as programs compiled by torch for each shape that occurs (models/compiled.py). That takes
         the better part of a minute a shape on a CPU; worth it for long runs, and on a GPU.
     options: handed on to transformers' ``from_pretrained`` (``device_map="auto"`` spreads a model over several GPUs).
-    Raises ValueError for an unknown name, device or dtype, or a model whose cache cannot be rolled back by a counter;
-    FetchError (a ValueError) when weights cannot be brought here.
+    Raises ValueError for an unknown name, device, dtype or option, a damaged or incomplete folder, or a model whose
+    cache cannot be rolled back by a counter; FetchError (a ValueError) when weights cannot be brought here.
     """
     if not isinstance(name, (str, Path)) or not str(name):
         raise ValueError(f"a model is named by a string, got {name!r}; known names: {', '.join(NAMES)}")
@@ -59,15 +59,14 @@ def load(
         source, notes = smollm2.fetch(), (smollm2.NOTE,)
         kind = kind or (torch.bfloat16 if where.type == "cuda" or native_bf16() else torch.float32)
     else:
-        if "/" not in str(name) and not os.path.isdir(name):
-            options["local_files_only"] = True  # most likely a misspelt name: no use in asking the hub
         source, notes = name, ()
         kind = kind or (torch.bfloat16 if where.type == "cuda" else torch.float32)
     with adapter.quiet() if name in ("nano", "smollm2") else nullcontext():
-        model, tokenizer = _from_pretrained(source, str(name), where, kind, options)
+        model, tokenizer = pretrained.load(source, str(name), where, kind, options, ", ".join(NAMES))
     return wrap(model, tokenizer, str(name), notes, short, compile)
 
 
+@pretrained.value_errors_only("a target is made of a causal LM of transformers with all its weights in memory")
 def wrap(
     model: torch.nn.Module,
     tokenizer=None,
@@ -78,8 +77,8 @@ def wrap(
 ) -> Target:
     """A target made of a transformers model that is already in memory. short, compile: see ``load``.
 
-    Raises ValueError for a model whose cache cannot be rolled back, and for ``short=True`` or ``compile=True`` where
-    there is no short way.
+    Raises ValueError for a model whose cache cannot be rolled back, weights that are not in memory or in no dtype that
+    torch computes in, and for ``short=True`` or ``compile=True`` where there is no short way.
     """
     if not hasattr(model, "config") or not hasattr(model, "get_input_embeddings"):
         raise ValueError(f"a target is made of a causal LM of transformers, not of a {type(model).__name__}")
@@ -87,6 +86,11 @@ def wrap(
     name = name or config.model_type
     adapter.check_supported(name, model)
     weights = next(model.parameters())
+    _check_weights(name, model, weights.dtype)
+    if tokenizer is not None and not hasattr(tokenizer, "decode"):
+        raise ValueError(
+            f"tokenizer={tokenizer!r:.60}: use the tokenizer of transformers that goes with {name}, or None"
+        )
     if compile and short is False:
         raise ValueError("compile=True compiles the short way: leave short=False out")
     if (short or compile) and not fast.supports(model):
@@ -148,26 +152,26 @@ def _device(device: str | torch.device | None, default: str | None) -> torch.dev
     return chosen
 
 
+def _check_weights(name: str, model: torch.nn.Module, dtype: torch.dtype) -> None:
+    """Raise ValueError for weights that hold no numbers, or that torch cannot compute with."""
+    placed = hasattr(model, "hf_device_map")  # accelerate brings what it keeps elsewhere when a layer needs it
+    if model.get_input_embeddings().weight.is_meta or not placed and any(w.is_meta for w in model.parameters()):
+        raise ValueError(
+            f"{name} has weights on the meta device, which hold no numbers: load it with mt.load, or with "
+            "from_pretrained and a device_map that keeps the embedding in memory"
+        )
+    if dtype not in _DTYPES:
+        raise ValueError(
+            f"{name} has weights in {dtype}, in which torch does not compute: use model.to(torch.bfloat16)"
+        )
+
+
 def _dtype(dtype: torch.dtype | str | None) -> torch.dtype | None:
     if isinstance(dtype, str):
         dtype = getattr(torch, dtype, dtype)
-    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
-        raise ValueError(f"unknown dtype {dtype!r}: use 'float32', 'bfloat16', 'float16' or 'float64'")
+    if dtype is not None and dtype not in _DTYPES:
+        raise ValueError(
+            f"unknown dtype {dtype!r}, or one that torch cannot compute in: use 'float32', 'bfloat16', 'float16' or "
+            "'float64'"
+        )
     return dtype
-
-
-def _from_pretrained(source: str | Path, name: str, device: torch.device, dtype: torch.dtype, options: dict):
-    from safetensors import SafetensorError
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=options.get("local_files_only", False))
-        model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
-    except (OSError, ValueError, SafetensorError) as error:
-        why = str(error).splitlines()[0][:200]
-        raise FetchError(
-            f"unknown model {name!r}, or it is damaged or cannot be reached ({why}). Known names: "
-            f"{', '.join(NAMES)}; else give a local folder made by save_pretrained, or a Hugging Face id as owner/name "
-            "with the network up"
-        ) from error
-    return (model if "device_map" in options else model.to(device)), tokenizer

@@ -7,6 +7,7 @@ Must not know: drafters, verify rules, the loop.
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -135,7 +136,9 @@ class Target:
     def encode(self, prompt: str | Messages | Sequence[int], chat: bool = True) -> list[int]:
         """The ids of a prompt: a string (one user turn on a chat model unless ``chat`` is False), messages, or ids.
 
-        Raises ValueError for an empty prompt, ids outside the vocabulary, or messages on a model without a template.
+        A text that a chat template wrote out goes with ``chat=False``; it keeps the one BOS token that it begins with.
+        Raises ValueError for an empty prompt, ids outside the vocabulary, messages on a model without a template, or
+        messages that the template refuses, in its own words.
         """
         if isinstance(prompt, str):
             if not prompt:
@@ -143,6 +146,7 @@ class Target:
             if self.tokenizer is None:
                 raise ValueError(f"{self.name} came without a tokenizer: give a list of ids instead of a string")
             if chat and self.is_chat:
+                self._warn_of_two_templates(prompt)
                 prompt = [{"role": "user", "content": prompt}]
             else:
                 return self._checked(self._read(prompt))
@@ -153,14 +157,42 @@ class Target:
         if prompt and isinstance(prompt[0], dict):
             if not self.is_chat:
                 raise ValueError(f"{self.name} has no chat template: give a string or token ids instead of messages")
+            return self._checked(self._read(self._rendered(prompt), add_special_tokens=False))
+        return self._checked(prompt)
+
+    def _rendered(self, messages: Messages) -> str:
+        """The conversation as its chat template writes it, up to where the answer begins."""
+        try:
+            return self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+        except Exception as error:  # a template is a program of its own
             from jinja2 import TemplateError
 
-            try:
-                text = self.tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
-            except (KeyError, TypeError, AttributeError, TemplateError) as error:
+            if not all(_is_message(message) for message in messages):
                 raise ValueError('each message must be a dict such as {"role": "user", "content": "…"}') from error
-            return self._checked(self._read(text, add_special_tokens=False))
-        return self._checked(prompt)
+            words = f"{error}" if isinstance(error, TemplateError) else f"{type(error).__name__}: {error}"
+            roles = [message["role"] for message in messages]
+            cures = ["put the system text at the beginning of the first user message"] if "system" in roles else []
+            if any(one == two for one, two in zip(roles, roles[1:])):
+                cures.append("join messages of the same role that follow one another")
+            raise ValueError(
+                f"the chat template of {self.name} refuses these messages ({', '.join(roles)}): {words.rstrip('.')}. "
+                f"To have it accept them, {', or '.join(cures) or 'change them to what it allows'}; or pass the text "
+                "itself, as one string, with chat=False"
+            ) from error
+
+    def _warn_of_two_templates(self, text: str) -> None:
+        """Warn when a user's turn looks like a conversation that a chat template has written out already."""
+        before, _, after = self._rendered([{"role": "user", "content": "\0"}]).partition("\0")
+        special = {str(token) for token in getattr(self.tokenizer, "added_tokens_decoder", {}).values()}
+        seen = sorted(token for token in special if token in before + after and token in text)
+        if not seen and after.strip() and text.rstrip().endswith(after.strip()):
+            seen = [after.strip()]
+        if seen:
+            warnings.warn(
+                f"the prompt holds {', '.join(seen)}, as if a chat template had written it, and the template of "
+                f"{self.name} wraps it once more: pass such a text with chat=False, or give the messages themselves",
+                stacklevel=3,
+            )
 
     def _read(self, text: str, **options) -> list[int]:
         """Text → ids, by the tokenizer."""
@@ -171,6 +203,9 @@ class Target:
                 f"the prompt holds {text[error.start]!r}, which is no character (text read from bytes that are not "
                 "UTF-8 holds such): decode it with the encoding it was written in"
             ) from error
+        bos = getattr(self.tokenizer, "bos_token", None)
+        if bos and text.startswith(bos):  # written by a chat template: its special tokens are all there
+            options["add_special_tokens"] = False
         return list(self.tokenizer(text, **options)["input_ids"])
 
     def _checked(self, ids: list[int]) -> list[int]:
@@ -222,6 +257,11 @@ class GrowingText:
         if len(now) > len(before):  # tokens without text of their own would not tell the next one what it follows
             self.start, self.read = self.read, len(self.ids)
         return now[len(before) :]
+
+
+def _is_message(message: object) -> bool:
+    whole = isinstance(message, dict) and isinstance(message.get("role"), str)
+    return whole and (message.get("content") is not None or "tool_calls" in message)
 
 
 def check_same_vocabulary(target: Target, other: Target) -> None:
