@@ -9,6 +9,8 @@
 PYTHON     ?= python3
 VENV       ?= .venv
 TORCH_SPEC ?=
+# Where Linux without an NVIDIA driver takes torch from, unless TORCH_SPEC is given.
+TORCH_CPU_INDEX ?= https://download.pytorch.org/whl/cpu
 # Test processes; the notebooks and the unit tests are spread over them by file.
 JOBS       ?= 2
 # More flags for pytest, e.g. PYTEST_FLAGS="-k verify -x"
@@ -43,8 +45,11 @@ $(STAMPS)/venv:
 	  { echo "Python could not make $(VENV). On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@mkdir -p $(@D) && touch $@
 
-# Rewritten only when TORCH_SPEC is given and differs from the last one, so that a new one installs.
+# Rewritten only when TORCH_SPEC is given and differs from the last one, so that a new one installs. Without TORCH_SPEC
+# the first set-up chooses the build; a torch that is installed is left alone.
 $(STAMPS)/torch-spec: FORCE | $(STAMPS)/venv
+	@if [ ! -f $@ ] && [ -z "$(TORCH_SPEC)" ]; then \
+	  sh tools/install_torch.sh "$(PY)" "torch>=2.9" "$(TORCH_CPU_INDEX)"; fi
 	@test -f $@ || : > $@
 	@if [ -n "$(TORCH_SPEC)" ] && [ "$$(cat $@)" != "$(TORCH_SPEC)" ]; then \
 	  echo "$(PY) -m pip install $(TORCH_SPEC)"; \
@@ -67,9 +72,11 @@ venv-dev: $(STAMPS)/dev  ## the same with the tools for tests
 
 # --- use ----------------------------------------------------------------------------------------
 
+# Copies are opened, so that running them leaves nothing for `git pull` to stumble over.
 # default_url: without a browser, too, the address that is printed leads to the first notebook.
-lab: $(STAMPS)/lab  ## open JupyterLab on the first notebook
-	$(PY) -m jupyterlab --LabApp.default_url=/lab/tree/00_start_here.ipynb $(LAB_FLAGS) notebooks/00_start_here.ipynb
+lab: $(STAMPS)/lab  ## open JupyterLab on the first notebook, in copies under my-notebooks/
+	@$(PY) tools/working_copy.py
+	$(PY) -m jupyterlab --LabApp.default_url=/lab/tree/00_start_here.ipynb $(LAB_FLAGS) my-notebooks/00_start_here.ipynb
 
 doctor: $(STAMPS)/lab  ## report Python, torch, device, cached models and what to do about problems
 	$(VENV)/bin/mtp-tutorial doctor
