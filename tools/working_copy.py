@@ -66,4 +66,5 @@ def _write(path: Path, content: bytes) -> None:
 
 
 if __name__ == "__main__":
-    print(*refresh(ROOT / "notebooks", ROOT / "my-notebooks"), sep="\n", end="")
+    for line in refresh(ROOT / "notebooks", ROOT / "my-notebooks"):
+        print(line)
