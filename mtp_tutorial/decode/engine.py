@@ -181,14 +181,14 @@ class Engine(Request):
                 f"{sum(len(s.tokens) for s in self.live)} new tokens: look for an overflow; a wider dtype may do"
             )
         if self.hooks.check_nan and draft.probs is not None:
-            self._check_drafted(parts[4], parts[7], parts[8], draft.probs.dtype)
+            self._check_drafted(parts[4], parts[7], parts[8])
         host = Verdict(parts[0].long(), parts[1].long()[:, 0], parts[2].bool()[:, 0])
         draft_tokens, p, q = parts[4].long().tolist(), parts[5].tolist(), parts[6].tolist()
         return host, {"drafted": drafted, "tokens": draft_tokens, "p": p, "q": q, "uniforms": uniforms.tolist()}
 
-    def _check_drafted(self, tokens: Tensor, lowest: Tensor, total: Tensor, dtype: torch.dtype) -> None:
+    def _check_drafted(self, tokens: Tensor, lowest: Tensor, total: Tensor) -> None:
         """Raise ValueError unless every row that a draft token was drawn from is a distribution. All (B, k)."""
-        wrong = (tokens >= 0) & ~is_distribution(lowest, total, dtype)
+        wrong = (tokens >= 0) & ~is_distribution(lowest, total)
         if not bool(wrong.any()):
             return
         row, place = wrong.nonzero()[0].tolist()

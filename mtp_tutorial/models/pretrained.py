@@ -136,7 +136,8 @@ def _refusal(
             why = "its .bin file is damaged, or holds more than tensors and is not read, since it could run any program"
         return ValueError(
             f"{name!r:.90} cannot be loaded, or is damaged: {why}{_lacks(Path(source))}. A folder that loads was made "
-            f"by save_pretrained, of a causal LM and of its tokenizer: bring it here again{advice}"
+            f"by save_pretrained, of a causal LM and of its tokenizer: bring it here again{advice}. Known names: "
+            f"{known}"
         )
     if unreachable and isinstance(error, OSError):
         return FetchError(

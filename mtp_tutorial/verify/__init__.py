@@ -94,7 +94,7 @@ def _check(draft: Draft, target_probs: Tensor, uniforms: Tensor) -> None:
 def check_rows(name: str, rows: Tensor) -> None:
     if bool(rows.isnan().any()):
         raise ValueError(f"{name} holds NaN in a row that is used: look for an overflow in the model that made it")
-    if not bool(is_distribution(*lowest_and_sum(rows), rows.dtype).all()):
+    if not bool(is_distribution(*lowest_and_sum(rows)).all()):
         raise ValueError(
             f"{name} holds a row that is no distribution (negative, or sum not 1): pass probabilities, not logits"
         )

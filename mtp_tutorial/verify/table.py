@@ -73,13 +73,14 @@ class Rule:
     lossless: with the default parameters, the emitted tokens follow the target's own law.
     lossless_at_zero: so they do at temperature 0, where every target row is one-hot.
     params: parameter → default.  ranges: parameter → (low, high), both allowed, low only where above 0.
-    Raises ValueError where ``dataclasses.replace`` would hand on what is known of one function to another.
+    Both are None, unknown until enumerated, in a rule made by ``dataclasses.replace`` with another ``decide``. The
+    breakpoints are kept there, since the enumeration checks them.
     """
 
     name: str
     decide: Callable[..., Verdict]
-    lossless: bool
-    lossless_at_zero: bool
+    lossless: bool | None
+    lossless_at_zero: bool | None
     sentence: str
     reference: str
     breakpoints: Breakpoints
@@ -88,14 +89,10 @@ class Rule:
     known_of: Callable[..., Verdict] | None = field(default=None, repr=False)  # the function that all this is said of
 
     def __post_init__(self) -> None:
-        if self.known_of is None:
-            object.__setattr__(self, "known_of", self.decide)
-        elif self.known_of is not self.decide:
-            raise ValueError(
-                f"another decide for the verify rule {self.name!r} would keep its lossless={self.lossless}, its "
-                "breakpoints and the rest, which are known of the old function only: make a rule of its own, "
-                "mt.Rule(name, decide, lossless, lossless_at_zero, sentence, reference, breakpoints)"
-            )
+        if self.known_of not in (None, self.decide):  # ``dataclasses.replace`` gave the rule another function
+            object.__setattr__(self, "lossless", None)
+            object.__setattr__(self, "lossless_at_zero", None)
+        object.__setattr__(self, "known_of", self.decide)
 
     def check_params(self, params: Mapping[str, float]) -> dict[str, float]:
         """All parameters with defaults filled in. Raises ValueError on an unknown name or a value out of range."""
@@ -112,7 +109,7 @@ class Rule:
 
     def is_lossless(self, **params: float) -> bool:
         """Whether the rule is lossless with these parameters: ``target_only`` is so at thresholds 1 and 1 only."""
-        return self.lossless and self.check_params(params) == dict(self.params)
+        return bool(self.lossless) and self.check_params(params) == dict(self.params)
 
 
 _TINY = 1e-9  # SGLang's own floor for threshold_acc
