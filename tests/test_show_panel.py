@@ -1,15 +1,19 @@
 """Panels and still pictures: same bytes each time, numbers beside the picture, errors shown and survived."""
 
+import asyncio
 import base64
 import hashlib
+import io
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from PIL import Image
 
-from mtp_tutorial.show.panel import Panel, choice, slider, switch
-from mtp_tutorial.show.picture import describe, figure, name_of, render
+from mtp_tutorial.show.panel import SETTLED, Panel, choice, slider, switch
+from mtp_tutorial.show.picture import describe, figure, name_of, png, render
 from mtp_tutorial.show.plots_cache import draw_mask
 
 
@@ -57,6 +61,7 @@ def test_a_still_picture_shows_itself_once_with_its_numbers():
     assert data["text/plain"] == "<Picture line>"
     assert base64.b64decode(data["image/png"]) == picture.png
     assert metadata["image/png"] == {"width": 400, "height": 300, "alt": "a = 3."}
+    assert metadata["needs_background"] == "light", "by which the page's style finds it in a dark theme"
     assert picture.data[2] == {"x": 2, "y": 12}
 
 
@@ -68,7 +73,8 @@ def test_a_panel_is_widget_picture_and_text_at_once(panel):
     assert metadata["image/png"]["alt"] == panel.alt == "a = 1."
     assert panel.words.value == '<div role="status">a = 1.</div>'
     assert panel.image.tooltip is None, "ipywidgets 8 cannot show an image that has a tooltip"
-    assert panel.image.layout.height == "300px" and panel.image.layout.width == "400px"
+    assert (panel.image.width, panel.image.height) == ("400", "300"), "room is kept before the first picture is there"
+    assert panel.image.layout.max_width == "100%" and panel.image.layout.height == "auto", "it shrinks as a whole"
 
 
 def test_moving_a_control_draws_anew(panel):
@@ -116,10 +122,64 @@ def test_a_panel_that_cannot_draw_its_first_state_says_so_at_once():
         Panel(draw_line, {"a": slider("a", -3, 9, -1)})
 
 
-def test_sliders_wait_for_the_release_of_the_key_and_know_whole_numbers():
+@pytest.fixture
+def published(monkeypatch):
+    """What a cell would store: the data of each output."""
+    outputs = []
+    monkeypatch.setattr("IPython.display.display", lambda data, **_: outputs.append(data))
+    monkeypatch.delenv("VSCODE_PID", raising=False)
+    return outputs
+
+
+def test_the_stored_picture_does_not_depend_on_a_living_widget(panel, published):
+    panel._ipython_display_()
+    style, picture, view = published
+    assert "<style>" in style["text/html"] and list(style) == ["text/html"]
+    assert set(picture) == {"image/png", "text/plain"} and picture["text/plain"] == repr(panel)
+    assert list(view) == ["application/vnd.jupyter.widget-view+json"], "nothing for nbval to compare"
+
+
+def test_where_pages_cannot_hide_the_picture_there_is_one_output(panel, published, monkeypatch):
+    monkeypatch.setenv("VSCODE_PID", "1")
+    panel._ipython_display_()
+    assert {"image/png", "application/vnd.jupyter.widget-view+json"} < set(published[-1]) and len(published) == 2
+
+
+def test_a_still_picture_brings_the_style_along(published):
+    figure(draw_line)._ipython_display_()
+    assert [list(one) for one in published] == [["text/html"], ["text/plain", "image/png"]]
+
+
+def test_a_moving_slider_keeps_the_axes_in_place_and_rests_in_the_exact_picture(panel):
+    async def drag():
+        panel.children[0].value = 8  # wider numbers at the axis
+        moving = panel.png
+        await asyncio.sleep(SETTLED + 0.05)
+        return moving
+
+    start = panel._drawing.places
+    exact = render(draw_line, {"a": 8, "power": 2, "grid": False}, 400, 300)
+    moving = asyncio.run(drag())
+    assert exact.places != start and moving == render(draw_line, {"a": 8}, 400, 300, start).png
+    assert panel.png == exact.png == bytes(panel.image.value) != moving
+    assert panel.data()[2]["y"] == 32
+
+
+def test_places_are_for_figures_of_the_same_axes():
+    two = render(lambda fig: fig.subplots(1, 2) is None, {}, 400, 300)
+    assert len(two.places) == 2
+    assert render(draw_line, {}, 400, 300, two.places).png == render(draw_line, {}, 400, 300).png
+
+
+def test_the_png_holds_the_pixels():
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
+    assert (np.asarray(Image.open(io.BytesIO(png(pixels)))) == pixels).all()
+
+
+def test_sliders_follow_and_know_whole_numbers():
     assert type(slider("k", 0, 4, 2)).__name__ == "IntSlider"
     assert type(slider("T", 0.0, 2.0, 1.0)).__name__ == "FloatSlider"
-    assert slider("k", 0, 4, 2).continuous_update is False
+    assert slider("k", 0, 4, 2).continuous_update is True
     assert choice("rule", ["a", "b"]).value == "a"
 
 

@@ -69,6 +69,12 @@ def test_html_holds_kinds_titles_and_legend():
     assert LOOKS["recovered"].sentence in page.text and LOOKS["bonus"].sentence not in page.text
 
 
+def test_letters_are_as_legible_as_the_text_on_a_light_page_and_on_a_dark_one():
+    html = show_pieces(["a", "b"], ["recovered", "rejected"], legend=False)._repr_html_()
+    assert "color:" not in html.replace("background:", ""), "ink is the page's"
+    assert "text-decoration:line-through;" in html, "and so is the stroke through it"
+
+
 def test_details_can_be_left_out_and_html_is_the_same_each_time():
     html = show_tokens(generation(), details=False, legend=False)._repr_html_()
     assert "0.9" not in html and "mtp-legend" not in html

@@ -7,15 +7,20 @@ Must not know: what is drawn.
 
 from __future__ import annotations
 
+import asyncio
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
 import ipywidgets as widgets
 
-from .picture import HEIGHT, WIDTH, Draw, Drawing, mime, name_of, render
+from .picture import HEIGHT, WIDTH, Draw, Drawing, mime, name_of, publish, render
 
 _WIDE = {"description_width": "150px"}
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+SETTLED = 0.3  # seconds after the last move of a slider
 
 
 def slider(label: str, low: float, high: float, value: float, step: float | None = None) -> widgets.Widget:
@@ -24,7 +29,7 @@ def slider(label: str, low: float, high: float, value: float, step: float | None
     kind = widgets.IntSlider if whole else widgets.FloatSlider
     return kind(
         value=value, min=low, max=high, step=step or (1 if whole else 0.05), description=label,
-        continuous_update=False, style=_WIDE, layout=widgets.Layout(width="460px"),
+        continuous_update=True, style=_WIDE, layout=widgets.Layout(width="460px"),
     )  # fmt: skip
 
 
@@ -70,14 +75,16 @@ class Panel(widgets.VBox):
         self._size = (width, height or getattr(draw, "height", HEIGHT))
         self._drawn = self.values
         self._drawing: Drawing = render(draw, {**self._fixed, **self._drawn}, *self._size)
-        self._holding = False
-        tall = f"{self._size[1]}px"  # fixed, so that the page does not jump; a narrow page shrinks what lies inside
-        box = widgets.Layout(width=f"{width}px", height=tall, min_height=tall, object_fit="contain")
-        self.image = widgets.Image(format="png", layout=box)
+        self._exact, self._settling, self._holding = True, None, False
+        # The ratio keeps the page from jumping between two pictures, and shrinks with a narrow window.
+        box = widgets.Layout(width=f"{width}px", max_width="100%", height="auto")
+        self.image = widgets.Image(format="png", width=str(width), height=str(self._size[1]), layout=box)
+        self.image.add_class("mtp-picture")
         # ipywidgets gives its images no alternative text: a screen reader reads these unseen words after each change.
         self.words = widgets.HTML(layout=widgets.Layout(height="1px", margin="0", overflow="hidden"))
         self.errors = widgets.Output()
         super().__init__([*self._controls.values(), self.image, self.words, self.errors])
+        self.add_class("mtp-panel")
         self._show()
         for control in self._controls.values():
             control.observe(self._changed, names="value")
@@ -131,24 +138,46 @@ class Panel(widgets.VBox):
 
     def redraw(self) -> None:
         """Draw the state of the controls, unless it is drawn already; if it cannot be drawn, say why."""
+        if self._settling is not None:
+            self._settling.cancel()
+            self._settling = None
+        self._redraw()
+
+    def _redraw(self, exact: bool = True) -> None:
         values = self.values
-        if values == self._drawn and not self.errors.outputs:
+        if values == self._drawn and (self._exact or not exact) and not self.errors.outputs:
             return
+        places = () if exact else self._drawing.places
         try:
-            self._drawing = render(self._draw, {**self._fixed, **values}, *self._size)
+            self._drawing = render(self._draw, {**self._fixed, **values}, *self._size, places)
         except Exception as error:
             said = (
                 f"{type(error).__name__}: {error}\nThe picture above still shows the last state that could be drawn.\n"
             )
             self.errors.outputs = ({"output_type": "stream", "name": "stderr", "text": said},)
             return
-        self._drawn = values
+        self._drawn, self._exact = values, exact
         self._show()
 
     def _changed(self, change: Any = None) -> None:
-        """The callback of every control. The front end merges a burst of changes; ``set`` merges its own."""
-        if not self._holding:
+        """The callback of every control. The front end merges a burst of changes; ``set`` merges its own.
+
+        While a slider moves, the axes keep their places; once it rests, the picture is laid out anew, so that what
+        stays in view depends on the controls alone. Without an event loop nothing could wait for that rest.
+        """
+        if self._holding:
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            loop = None
+        if loop is None or not getattr(getattr(change, "owner", None), "continuous_update", False):
             self.redraw()
+            return
+        if self._settling is not None:
+            self._settling.cancel()
+        self._redraw(exact=False)
+        self._settling = loop.call_later(SETTLED, self.redraw)
 
     def _show(self) -> None:
         if self.errors.outputs:
@@ -165,3 +194,16 @@ class Panel(widgets.VBox):
         data = dict(super()._repr_mimebundle_(**kwargs))
         picture, metadata = mime(self._drawing, *self._size)
         return {**data, "text/plain": repr(self), **picture}, metadata
+
+    def _ipython_display_(self) -> None:
+        """The picture and the widget as two outputs: a page that cannot revive the widget still has the picture.
+
+        As one output they would be a choice, which JupyterLab makes for the widget, alive or not. VS Code and Colab
+        get that one output all the same, as their pages cannot hide the picture behind a living widget.
+        """
+        data, metadata = self._repr_mimebundle_()
+        if "VSCODE_PID" in os.environ or "google.colab" in sys.modules:
+            publish((data, metadata))
+            return
+        view = {WIDGET_VIEW: data.pop(WIDGET_VIEW)}
+        publish((data, metadata), (view, {}))

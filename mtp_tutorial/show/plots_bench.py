@@ -115,7 +115,7 @@ def draw_batches(
     for axes in (left, right):
         axes.set_xscale("log", base=2)
         axes.set_xticks(sizes, [str(size) for size in sizes])
-        axes.tick_params(axis="x", which="minor", length=0)
+        axes.minorticks_off()
         axes.set_xlabel("batch size")
         axes.set_ylim(bottom=0)
         axes.grid(axis="y", color=GRID)

@@ -58,7 +58,7 @@ def draw_costs(
         axes.set_xscale("log", base=2)
         sizes = sorted({row["batch"] for row in found})
         axes.set_xticks(sizes, [str(size) for size in sizes])
-        axes.tick_params(axis="x", which="minor", length=0)
+        axes.minorticks_off()
         axes.set_xlabel("batch size")
         axes.set_ylim(bottom=0)
         axes.grid(axis="y", color=GRID)

@@ -63,7 +63,7 @@ def draw_roofline(
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         axes.set_xticks([4**i for i in range(7)], [str(4**i) for i in range(7)])
-        axes.tick_params(axis="x", which="minor", length=0)
+        axes.minorticks_off()
         axes.set_xlabel("rows (tokens) in one call")
         axes.grid(color=GRID)
         if edge is not None and edge <= MOST_ROWS:
@@ -147,7 +147,7 @@ def draw_cost(
         axes.set_xscale("log", base=2)
         axes.set_yscale("log", base=2)
         axes.set_xticks(sizes, [str(size) for size in sizes])
-        axes.tick_params(axis="x", which="minor", length=0)
+        axes.minorticks_off()
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.set_xlabel(words)
         axes.grid(axis="y", color=GRID)

@@ -103,7 +103,7 @@ def draw_switch(
     left.set_xscale("log", base=2)
     ticks = [b for b in BATCHES if b & (b - 1) == 0]
     left.set_xticks(ticks, [str(b) for b in ticks])
-    left.tick_params(axis="x", which="minor", length=0)
+    left.minorticks_off()
     left.set_ylim(bottom=0)
     left.set_xlabel("live requests (batch)")
     left.set_ylabel("tokens a second ÷ those without drafts")

@@ -146,7 +146,7 @@ def draw_loads(
     for axes in (left, right):
         axes.set_xscale("log", base=2)
         axes.set_xticks([b for b in batches if b & (b - 1) == 0], [str(b) for b in batches if b & (b - 1) == 0])
-        axes.tick_params(axis="x", which="minor", length=0)
+        axes.minorticks_off()
         axes.set_xlabel("batch size")
         axes.grid(axis="y", color=GRID)
     right.axhline(1, color=INK, linewidth=1)

@@ -89,7 +89,8 @@ def _html(mark: Mark) -> str:
     css = f"background:{style.color}33;border-radius:3px;padding:1px 0;margin:0 1px"
     if style.underline != "none":
         drawn = "" if line == "line-through" else f" {style.underline}"
-        css += f";text-decoration:{line}{drawn} {style.color};text-underline-offset:4px"
+        color = "" if line == "line-through" else f" {style.color}"  # the text's own, on a dark page, too
+        css += f";text-decoration:{line}{drawn}{color};text-underline-offset:4px"
     text = escape(mark.text, quote=True).replace("\r", "").replace("\t", "→\t")
     text = text.replace("\n", '<span style="opacity:.5">↵</span><br>')
     text, end = (text[:-4], "<br>") if text.endswith("<br>") else (text, "")  # the letter belongs before the break
@@ -97,7 +98,7 @@ def _html(mark: Mark) -> str:
     title = f' title="{escape(mark.title, quote=True)}"' if mark.title else ""
     letters = ""
     if mark.letters:
-        small = f"color:{style.color};font-weight:bold;user-select:none;text-decoration:none"
+        small = "font-weight:bold;user-select:none;text-decoration:none"  # in the page's own ink, dark or light
         letters = f'<sup style="{small}">{escape(mark.letters)}</sup>'
     return f'<{tag} class="mtp-{"-".join(dict.fromkeys(mark.kinds))}" style="{css}"{title}>{text}</{tag}>{letters}{end}'
 
