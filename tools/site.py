@@ -1,6 +1,7 @@
 """Build the course as static pages that open from the file system, without network, kernel or server.
 
-    python tools/site.py                 write site/, with every slider's pictures (about a minute)
+    python tools/site.py                 write site/, with every slider's pictures (a minute or two); 00's show the
+                                         real model, which is fetched (93 MB) where it is not at hand
     python tools/site.py --no-frames     the same without sliders, in seconds
     python tools/site.py --out FOLDER
 
@@ -21,6 +22,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import jinja2
@@ -38,6 +40,7 @@ ASSETS = Path(__file__).resolve().parent / "site_assets"
 PARTS = ("", "Reading paths", "Notebooks")  # of README.md: what stands before its first section, and two sections
 EXTRA = {"notebooks/TEACHING.md": "For teachers", "notebooks/GLOSSARY.md": "Glossary"}
 ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.I)
+HEADING = re.compile(r'<h2 id="([^"]*)">(.*?) <a class="here"')
 ATTRIBUTE = re.compile(r"""(\s(?:src|href)=")([^"]+)(")""")
 
 
@@ -105,7 +108,7 @@ class Renderer(IPythonRenderer):
         return mathml(body)
 
     def heading(self, text: str, level: int, **attrs: object) -> str:
-        words = html.unescape(re.sub(r"<[^>]+>", "", text)).strip()
+        words = plain(text)
         name = words.replace(" ", "-")  # as JupyterLab names it; GitHub's Markdown does it otherwise
         if self.source.endswith(".md"):
             name = re.sub(r"[^\w\- ]", "", words.lower()).replace(" ", "-")
@@ -138,6 +141,15 @@ def markdown(site: Site, source: str, text: str, renderer: Renderer | None = Non
     return text.replace("<table>", '<div class="wide"><table>').replace("</table>", "</table></div>")
 
 
+def plain(text: str) -> str:
+    """The words of a piece of HTML.
+
+    >>> plain("<code>k</code> &amp; more")
+    'k & more'
+    """
+    return html.unescape(re.sub(r"<[^>]+>", "", text)).strip()
+
+
 def sections(text: str) -> dict[str, str]:
     """Heading → section, of a Markdown file; '' is what stands before the first ``##``.
 
@@ -161,8 +173,28 @@ def output_html(site: Site, stem: str, output: nbformat.NotebookNode, number: in
         size = "".join(f' {side}="{about[side]}"' for side in ("width", "height") if side in about)
         return f'<img src="{name}" alt="{html.escape(about.get("alt", "a picture"))}"{size} loading="lazy">'
     if "text/html" in data:
-        return str(data["text/html"])
+        return (
+            "" if data["text/html"].startswith("<style>") else str(data["text/html"])
+        )  # JupyterLab's, not this page's
     return f"<pre>{ansi2html(str(data.get('text/plain', '')))}</pre>"
+
+
+def slider_panel(slider: site_frames.Slider, output: nbformat.NotebookNode) -> Any:
+    """The panel of a slider where ``output`` is its stored picture; None where that picture has to stay."""
+    if "image/png" not in output.get("data", {}):
+        return None
+    try:
+        panel = slider.panel()
+    except (OSError, ValueError) as error:
+        if not slider.run:
+            raise
+        print(f"{slider.find}…) stays as it is stored: {error}", file=sys.stderr)
+        return None
+    stored = output.get("metadata", {}).get("image/png", {}).get("alt")
+    if slider.run and panel.alt != stored:
+        print(f"{slider.find}…) stays as it is stored: the model generated another text here", file=sys.stderr)
+        return None
+    return panel
 
 
 def notebook(site: Site, source: str, frames: bool) -> tuple[str, str]:
@@ -176,13 +208,15 @@ def notebook(site: Site, source: str, frames: bool) -> tuple[str, str]:
             continue
         shown = []
         slider = next((one for one in sliders if one.find in cell.source), None)
+        if slider:
+            sliders.remove(slider)
         for output in cell.outputs:
             number += 1
-            if slider and "image/png" in output.get("data", {}):
+            panel = slider_panel(slider, output) if slider else None
+            if panel:
                 page, folder = site.templates.get_template("frames.html"), site.out / "notebooks" / "pictures"
                 key = f"{stem}-slider-{number:02d}"
-                shown.append(site_frames.write(slider.panel(), slider.values, folder, "pictures", key, page))
-                sliders.remove(slider)
+                shown.append(site_frames.write(panel, slider.values, folder, "pictures", key, page))
             else:
                 shown.append(output_html(site, stem, output, number))
         code = highlight(cell.source, PythonLexer(), HtmlFormatter())
@@ -208,7 +242,9 @@ def build(root: Path = ROOT, out: Path = ROOT / "site", frames: bool = True) -> 
         raise ValueError(f"{out} holds something else than a site: name an empty folder")
     shutil.rmtree(out, ignore_errors=True)
     shutil.copytree(ASSETS, out / "assets", ignore=shutil.ignore_patterns("*.html"))
-    (out / "assets" / "code.css").write_text(HtmlFormatter().get_style_defs(".highlight"), encoding="utf-8")
+    light, dark = (HtmlFormatter(style=name).get_style_defs(".highlight") for name in ("default", "github-dark"))
+    code = f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}\n"
+    (out / "assets" / "code.css").write_text(code, encoding="utf-8")
 
     notebooks = sorted(path.relative_to(root).as_posix() for path in (root / "notebooks").glob("*.ipynb"))
     course = ["README.md", *notebooks, *(path for path in EXTRA if (root / path).exists())]
@@ -242,9 +278,10 @@ def write_page(site: Site, source: str, title: str, body: str, notebooks: list[s
         beside = {word: {"href": one, "title": site.pages[one]} for word, one in hrefs.items()}
     gaps = [page_of(notebooks[0]) if notebooks else "", page_of(next(iter(EXTRA)))]
     links = [{"href": one, "title": words, "gap": one in gaps} for one, words in site.pages.items()]
+    headings = [{"id": html.unescape(name), "words": plain(words)} for name, words in HEADING.findall(body)]
     page = site.templates.get_template("page.html").render(
-        title=title, body=jinja2.utils.markupsafe.Markup(body), href=href, links=links, up="../" * href.count("/"),
-        source=source if source in notebooks else "", **beside,
+        title=title, body=jinja2.utils.markupsafe.Markup(body), href=href, links=links, headings=headings,
+        up="../" * href.count("/"), source=source if source in notebooks else "", **beside,
     )  # fmt: skip
     (site.out / href).parent.mkdir(parents=True, exist_ok=True)
     (site.out / href).write_text(page, encoding="utf-8", newline="\n")

@@ -31,12 +31,30 @@ class Slider:
     """Where a slider goes and what it shows.
 
     find: what the notebook's cell contains.  panel: makes the panel of that cell, in the state the cell shows.
-    values: control name → the values it runs through; the panel's own value is added where it is missing.
+    values: control name → the values it runs through; the panel's own value is added where it is missing. A control
+    that is not named keeps its value; without any name, each control runs through all of its values.
+    run: the panel shows a run of the real model. Where that model is not at hand, or generates another text than the
+    stored one, the stored picture stays.
     """
 
     find: str
     panel: Callable[[], Any]
     values: dict[str, Sequence[Any]] = field(default_factory=dict)
+    run: bool = False
+
+
+def _rounds() -> Any:
+    import mtp_tutorial as mt
+    from mtp_tutorial import show
+
+    target = mt.load("smollm2")
+    drawn = mt.generate(
+        target, "Write a multiplication table for 3, from 3 x 1 to 3 x 8.", drafter="ngram", num_speculative_tokens=4,
+        sampling=mt.Sampling(temperature=0.6), max_new_tokens=64, seed=7,
+    )  # fmt: skip
+    tokens = {*drawn.prompt_tokens, *(i for one in drawn.rounds for i in (*one.tokens, *one.draft_tokens))}
+    mixed = next((one.index for one in drawn.rounds if 0 < one.num_accepted < one.num_drafted), 1)
+    return show.round_panel(drawn, labels={i: target.tokenizer.decode([i]) for i in tokens}, step=mixed)
 
 
 def _segment() -> Any:
@@ -68,6 +86,7 @@ def _pairs() -> Any:
 
 #: Notebook → its sliders. tests/test_site.py holds each to the picture that the notebook stores.
 SLIDERS: dict[str, list[Slider]] = {
+    "00_start_here": [Slider("show.round_panel(", _rounds, run=True)],
     "01_logits_temperature_sampling": [
         Slider("show.segment_panel(", _segment, {
             "temperature": [*steps(0, 1.2, 0.2), 1.5, 2, 2.5, 3], "u": [0.1, 0.3, 0.5, 0.7, 0.8, 0.9],
@@ -101,7 +120,7 @@ class Control:
 def controls(panel: Any, values: dict[str, Sequence[Any]]) -> list[Control]:
     """The controls of ``values`` with the panel's own value among their stops. ValueError on a name it lacks."""
     found = []
-    for name, stops in values.items():
+    for name, stops in (values or {name: whole(control) for name, control in panel._controls.items()}).items():
         if name not in panel.values:
             raise ValueError(f"no control named {name!r}; this panel has: {', '.join(panel.values)}")
         widget, start = panel._controls[name], panel.values[name]
@@ -113,6 +132,12 @@ def controls(panel: Any, values: dict[str, Sequence[Any]]) -> list[Control]:
         )
         found.append(Control(name, widget.description, tuple(stops), words, stops.index(start)))
     return found
+
+
+def whole(control: Any) -> list[Any]:
+    """Every value of a slider of whole numbers, or of a dropdown."""
+    options = getattr(control, "_options_full", None)
+    return [value for _, value in options] if options else list(range(control.min, control.max + 1, control.step))
 
 
 def write(panel: Any, values: dict[str, Sequence[Any]], folder: Path, at: str, key: str, page: jinja2.Template) -> str:
