@@ -371,6 +371,34 @@ def test_pictures_return_what_they_draw(done):
             figure(draw, rows=[])
 
 
+def speeds(**ratios):
+    """Rows of a summary: each arm's median ratio, and an interval around it."""
+    common = {"batch": 1, "temperature": 0.0, "kind": "all kinds", "predicted": None, "lowest": None, "highest": None}
+    plain = {**common, "arm": "plain", "ratio": 1.0, "ratio_low": 1.0, "ratio_high": 1.0}
+    rows = [{**common, "arm": a, "ratio": r, "ratio_low": 0.9 * r, "ratio_high": 1.1 * r} for a, r in ratios.items()]
+    return [plain, *rows]
+
+
+def test_the_picture_names_plain_decoding_where_nothing_beats_it():
+    from mtp_tutorial.show.picture import figure
+    from mtp_tutorial.show.plots_bench import draw_bench
+
+    assert "T = 0: plain (next ngram, 0.94×)" in figure(draw_bench, rows=speeds(ngram=0.94, mtp=0.8)).alt
+    assert "T = 0: mtp, 1.40×" in figure(draw_bench, rows=speeds(ngram=0.94, mtp=1.4)).alt
+
+
+def test_every_mark_lies_inside_the_picture():
+    from matplotlib.figure import Figure
+
+    from mtp_tutorial.show.plots_bench import draw_bench
+
+    for ratio in (0.3, 1.0, 5.0):
+        fig = Figure()
+        draw_bench(fig, speeds(mtp=ratio))
+        low, high = fig.axes[0].get_xlim()
+        assert low == 0 and high >= 1.04 * max(1, 1.1 * ratio), "with room for half a marker"
+
+
 def test_the_command_measures_shows_and_draws(done, tmp_path):
     path, picture = done[0], tmp_path / "speed.png"
     shown = CliRunner().invoke(cli.app, ["bench", "--show", str(path), "--picture", str(picture)])

@@ -1,4 +1,5 @@
-"""A real JupyterLab in headless Chromium: run a notebook, move a slider by keyboard, see the picture change."""
+"""A real JupyterLab in headless Chromium: run a notebook, move a slider by keyboard, see the picture change; open it
+again without its kernel, in the dark theme and in a narrow window."""
 
 import json
 import os
@@ -22,6 +23,11 @@ SLIDERS = {
     "04_lossless_sampling": "coin",
     "08_the_repetition_bug": "runs looked at",
 }
+SMALL = (
+    "from mtp_tutorial import show",
+    "show.position_panel([0.8, 0.6], alpha=0.8)",
+    "show.figure(show.draw_mask)",
+)
 CHROMIUM = os.environ.get("MTP_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 CHROMIUM = CHROMIUM or shutil.which("google-chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
@@ -50,6 +56,10 @@ def lab(tmp_path_factory):
     settings.mkdir()
     for name in SLIDERS:
         shutil.copy(FOLDER / f"{name}.ipynb", root)
+    cells = [nbformat.v4.new_code_cell(source) for source in SMALL]
+    nb = nbformat.v4.new_notebook(cells=cells)
+    nb.metadata.kernelspec = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+    nbformat.write(nb, root / "small.ipynb")
     quiet = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}}
     (settings / "overrides.json").write_text(json.dumps(quiet))
     private = ["JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR", "MPLCONFIGDIR"]
@@ -89,6 +99,65 @@ def browser():
         browser.close()
 
 
+def open_notebook(page, lab, name):
+    page.goto(f"{lab}/lab/tree/{name}.ipynb?reset&token=t")
+    page.get_by_text("Python 3 (ipykernel) | Idle").wait_for(timeout=60_000)
+
+
+def run_all(page, last):
+    page.get_by_role("menuitem", name="Run", exact=True).click()
+    page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+    page.locator(".jp-CodeCell .jp-InputPrompt", has_text=f"[{last}]:").wait_for(timeout=180_000)
+
+
+def pictures(page):
+    return page.locator(".jp-OutputArea-output img:visible")
+
+
+def style(locator, name):
+    return locator.evaluate("(element, name) => getComputedStyle(element)[name]", name)
+
+
+def test_a_reopened_notebook_keeps_its_pictures_in_any_theme_and_width(lab, browser):
+    from playwright.sync_api import expect
+
+    page = browser.new_page(viewport={"width": 1400, "height": 1400})
+    open_notebook(page, lab, "small")
+    run_all(page, len(SMALL))
+    panel = page.locator(".jp-OutputArea-output .mtp-panel img")
+    expect(panel).to_be_visible()
+    expect(pictures(page)).to_have_count(2)  # the stored one hides behind the living panel
+    for label in page.locator(".mtp-panel .widget-label").all():
+        assert label.evaluate("e => e.scrollWidth <= e.clientWidth"), f"cut off: {label.text_content()}"
+    page.set_viewport_size({"width": 900, "height": 1400})
+    box, room = panel.bounding_box(), page.locator(".mtp-panel").bounding_box()
+    assert box["width"] <= room["width"] < 700 and box["height"] == pytest.approx(box["width"] * 410 / 900, abs=2)
+    dark = "document.body.dataset.jpThemeLight = 'false'"
+    page.evaluate(dark)
+    assert all("invert" in style(picture, "filter") for picture in pictures(page).all())
+
+    with page.expect_response(lambda answer: answer.request.method == "PUT" and "small.ipynb" in answer.url):
+        page.keyboard.press("Control+s")
+    page.close()
+    with urllib.request.urlopen(f"{lab}/api/sessions?token=t", timeout=20) as answer:
+        for session in json.load(answer):
+            gone = urllib.request.Request(f"{lab}/api/sessions/{session['id']}?token=t", method="DELETE")
+            urllib.request.urlopen(gone, timeout=20).close()
+
+    page = browser.new_page(viewport={"width": 1400, "height": 1400})
+    open_notebook(page, lab, "small")
+    missing = page.get_by_text("model not found")
+    expect(missing).to_have_count(1)  # the dead widget, which shows another sentence in place of this one
+    assert style(missing, "fontSize") == "0px"
+    expect(pictures(page)).to_have_count(2)
+    assert all(style(picture, "filter") == "none" for picture in pictures(page).all())
+    page.evaluate(dark)
+    assert all("invert" in style(picture, "filter") for picture in pictures(page).all())
+    if folder := os.environ.get("MTP_SCREENSHOTS"):
+        page.screenshot(path=Path(folder) / "reopened-dark.png")
+    page.close()
+
+
 @pytest.mark.parametrize("name", SLIDERS)
 def test_run_all_then_a_key_on_a_slider_moves_the_picture(lab, browser, name):
     from playwright.sync_api import expect
@@ -99,11 +168,8 @@ def test_run_all_then_a_key_on_a_slider_moves_the_picture(lab, browser, name):
     errors = []
     page.on("console", lambda m: errors.append(m.text) if m.type == "error" else None)
     page.on("pageerror", lambda e: errors.append(str(e)))
-    page.goto(f"{lab}/lab/tree/{name}.ipynb?reset&token=t")
-    page.get_by_text("Python 3 (ipykernel) | Idle").wait_for(timeout=60_000)
-    page.get_by_role("menuitem", name="Run", exact=True).click()
-    page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
-    page.locator(".jp-CodeCell .jp-InputPrompt", has_text=f"[{last}]:").wait_for(timeout=180_000)
+    open_notebook(page, lab, name)
+    run_all(page, last)
 
     labelled = page.locator(".widget-inline-hbox", has=page.get_by_text(SLIDERS[name], exact=True))
     panel = page.locator(".jp-OutputArea-output .widget-vbox", has=labelled).first

@@ -224,3 +224,24 @@ def test_fetch_of_a_cached_model_does_nothing(monkeypatch, tmp_path):
     monkeypatch.setattr(smollm2, "is_cached", lambda: True)
     monkeypatch.setattr(smollm2, "_download", lambda *a: pytest.fail("it should not download"))
     assert "was already" in run("fetch", "smollm2").stdout
+
+
+def test_tables_fold_words_that_do_not_fit(monkeypatch, capsys):
+    from mtp_tutorial.cli.app import print_markdown
+
+    monkeypatch.setenv("COLUMNS", "80")
+    head = [
+        "arm",
+        "seq-rep-4",
+        "tail loops",
+        "repeated sentences",
+        "distinct-2",
+        "longest repeat",
+        "length",
+        "position",
+    ]
+    row = ["random-R14b", *["0.079 (0.072 to 0.086)"] * (len(head) - 1)]
+    print_markdown("\n".join("| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), row)))
+    said = capsys.readouterr().out
+    assert "…" not in said and max(map(len, said.splitlines())) <= 80
+    assert "random-R14b" in said and said.count("0.086)") == len(head) - 1

@@ -301,6 +301,16 @@ def test_museum_refuses_an_unknown_exhibit():
     assert isinstance(result.exception, ValueError) and "no exhibit 'R99'" in str(result.exception)
 
 
+def test_museum_table_fits_80_columns(monkeypatch):
+    names = ("none", *EXHIBITS)
+    every = [{"exhibit": name, "instrument": one, "caught": True} for name in names for one in instruments.INSTRUMENTS]
+    monkeypatch.setattr(instruments, "mutations", lambda: every)
+    monkeypatch.setenv("COLUMNS", "80")
+    said = run("museum", "--table").stdout
+    assert "…" not in said and max(map(len, said.splitlines())) <= 80
+    assert all(name in said for name in (*EXHIBITS, *instruments.INSTRUMENTS)), "every name is whole"
+
+
 def test_museum_table_prints_what_catches_what(monkeypatch):
     monkeypatch.setattr(instruments, "EXHIBITS", {name: EXHIBITS[name] for name in ("R1", "R1b", "past_eos")})
     few = ("law by enumeration", "tokens after the end")

@@ -173,9 +173,8 @@ def output_html(site: Site, stem: str, output: nbformat.NotebookNode, number: in
         size = "".join(f' {side}="{about[side]}"' for side in ("width", "height") if side in about)
         return f'<img src="{name}" alt="{html.escape(about.get("alt", "a picture"))}"{size} loading="lazy">'
     if "text/html" in data:
-        return (
-            "" if data["text/html"].startswith("<style>") else str(data["text/html"])
-        )  # JupyterLab's, not this page's
+        text = str(data["text/html"])
+        return "" if text.startswith("<style>") else text  # that one is for JupyterLab
     return f"<pre>{ansi2html(str(data.get('text/plain', '')))}</pre>"
 
 

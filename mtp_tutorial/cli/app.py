@@ -28,6 +28,26 @@ def print_json(found: object) -> None:
     print(json.dumps(found, ensure_ascii=not unicode, indent=2))
 
 
+def print_markdown(text: str) -> None:
+    """Markdown for the terminal; in its tables a long word is folded where rich would cut it off."""
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.markdown import Markdown, TableElement
+
+    class Folded(TableElement):
+        def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+            for table in super().__rich_console__(console, options):
+                table.box, table.padding = None, (0, 1, 1, 0)  # room for words in place of lines
+                for column in table.columns:
+                    column.overflow = "fold"
+                if table.columns:
+                    table.columns[0].no_wrap = True  # the names of the rows
+                yield table
+
+    markdown = Markdown(text)
+    markdown.elements = {**markdown.elements, "table_open": Folded}
+    Console().print(markdown)
+
+
 def pairs(items: list[str], option: str = "--rule-param") -> dict[str, float]:
     """["delta=0.2"] → {"delta": 0.2}."""
     found = {}

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from .app import Json, app, print_json
+from .app import Json, app, print_json, print_markdown
 
 
 @app.command()
@@ -143,15 +143,19 @@ def _show_mutations(console, as_json: bool) -> None:
         print_json(found)
         return
     names = dict.fromkeys(row["exhibit"] for row in found)
-    listing = Table("exhibit", *INSTRUMENTS, box=None, pad_edge=False)
+    numbers = {name: str(i) for i, name in enumerate(INSTRUMENTS, 1)}  # ten names side by side need 200 columns
+    listing = Table("exhibit", *numbers.values(), box=None, pad_edge=False)
     for name in names:
         by_instrument = {row["instrument"]: row for row in found if row["exhibit"] == name}
         cells = (by_instrument.get(one) for one in INSTRUMENTS)
         listing.add_row(
             "the right code" if name == "none" else name,
-            *("" if cell is None else "caught" if cell["caught"] else "-" for cell in cells),
+            *("" if cell is None else "yes" if cell["caught"] else "-" for cell in cells),
         )
     console.print(listing)
+    console.print(
+        "\nyes: caught by", *(f"{number} {name}" for name, number in numbers.items()), sep="\n", highlight=False
+    )
 
 
 @app.command()
@@ -181,9 +185,6 @@ def experiment(
 
     Run it again after an interruption: it goes on with what the file lacks.
     """
-    from rich.console import Console
-    from rich.markdown import Markdown
-
     import mtp_tutorial as mt
 
     from ..lab import experiment as lab
@@ -200,4 +201,4 @@ def experiment(
     if as_json:
         print_json(found)
         return
-    Console().print(Markdown(lab.markdown(found)))
+    print_markdown(lab.markdown(found))

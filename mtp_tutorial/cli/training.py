@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from .app import Json, app, pairs, print_json
+from .app import Json, app, pairs, print_json, print_markdown
 
 
 @app.command()
@@ -37,8 +37,6 @@ def train(
     """Train a drafter on the target's own answers, and report how often its drafts are accepted."""
     from dataclasses import replace
 
-    from rich.console import Console
-
     import mtp_tutorial as mt
 
     from ..training import acceptance, run
@@ -60,7 +58,5 @@ def train(
     if as_json:
         print_json({"weights": str(place), "acceptance": rows})
         return
-    from rich.markdown import Markdown
-
-    Console().print(Markdown(acceptance.markdown(rows)))
+    print_markdown(acceptance.markdown(rows))
     print(f'weights in {place}: mt.load_drafter("{drafter}", target, weights="{place}")')

@@ -18,7 +18,8 @@ import ipywidgets as widgets
 
 from .picture import HEIGHT, WIDTH, Draw, Drawing, mime, name_of, publish, render
 
-_WIDE = {"description_width": "150px"}
+_WIDE = {"description_width": "185px"}  # room for 26 letters
+_CONTROL = {"width": "495px", "max_width": "100%"}
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 SETTLED = 0.3  # seconds after the last move of a slider
 
@@ -29,7 +30,7 @@ def slider(label: str, low: float, high: float, value: float, step: float | None
     kind = widgets.IntSlider if whole else widgets.FloatSlider
     return kind(
         value=value, min=low, max=high, step=step or (1 if whole else 0.05), description=label,
-        continuous_update=True, style=_WIDE, layout=widgets.Layout(width="460px"),
+        continuous_update=True, style=_WIDE, layout=widgets.Layout(**_CONTROL),
     )  # fmt: skip
 
 
@@ -39,13 +40,13 @@ def choice(label: str, options: Sequence[Any] | Mapping[str, Any], value: Any = 
     first = pairs[0][1] if isinstance(options, Mapping) else pairs[0]
     return widgets.Dropdown(
         options=pairs, value=first if value is None else value, description=label,
-        style=_WIDE, layout=widgets.Layout(width="460px"),
+        style=_WIDE, layout=widgets.Layout(**_CONTROL),
     )  # fmt: skip
 
 
 def switch(label: str, value: bool = False) -> widgets.Checkbox:
     """A checkbox; the space bar flips it."""
-    return widgets.Checkbox(value=value, description=label, indent=False, layout=widgets.Layout(width="460px"))
+    return widgets.Checkbox(value=value, description=label, indent=False, layout=widgets.Layout(**_CONTROL))
 
 
 class Panel(widgets.VBox):

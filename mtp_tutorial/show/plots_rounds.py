@@ -169,7 +169,7 @@ def _judgement(axes: Any, rows: list[dict], coins: bool, rule: str) -> None:
             if not math.isnan(row["coin"]):
                 axes.plot(
                     [i + 0.27], [row["coin"]], marker="D", markersize=9, color=INK, alpha=alpha, linestyle="none",
-                    label="coin: accepted when below the white bar's top" if i == 0 else None,
+                    label="coin: accepted when below the hollow bar's top" if i == 0 else None,
                 )  # fmt: skip
         mark = {"accepted": "✓ accepted", "rejected": "✗ rejected"}.get(row["verdict"], "not judged")
         color = {"accepted": LOOKS["accepted"].color, "rejected": LOOKS["rejected"].color}.get(row["verdict"], INK)
