@@ -39,7 +39,7 @@ class SlotCache:
         """Open a forward call of ``width`` rows a sequence: its tokens go to the slots behind each counter."""
         self.visible = max(self.lengths, default=0) + width
         if self.visible > self.capacity:
-            self._grow(max(self.visible, 2 * self.capacity))
+            self.grow(max(self.visible, 2 * self.capacity))
         starts = torch.tensor(self.lengths, device=self.device)
         self.positions = starts[:, None] + torch.arange(width, device=self.device)
 
@@ -54,11 +54,7 @@ class SlotCache:
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Put (B, H, L, D) keys and values into their slots; return those of every visible slot."""
-        if self.layers[layer] is None:
-            self.layers[layer] = tuple(
-                new.new_zeros(self.batch, new.shape[1], self.capacity, new.shape[3]) for new in (keys, values)
-            )
-        slots = self.layers[layer]
+        slots = self.slots(layer, keys, values)
         if self.batch == 1:  # one stretch of slots: a plain copy does
             start = self.lengths[0]
             for held, new in zip(slots, (keys, values), strict=True):
@@ -69,6 +65,14 @@ class SlotCache:
         for held, new in zip(slots, (keys, values), strict=True):
             held[rows, :, places] = new.transpose(1, 2)
         return slots[0][:, :, : self.visible], slots[1][:, :, : self.visible]
+
+    def slots(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """All slots of a layer, (B, H, capacity, D) each; made at the first call, like ``keys`` and ``values``."""
+        if self.layers[layer] is None:
+            self.layers[layer] = tuple(
+                new.new_zeros(self.batch, new.shape[1], self.capacity, new.shape[3]) for new in (keys, values)
+            )
+        return self.layers[layer]
 
     def advance(self, counts: Sequence[int]) -> None:
         """Close the forward call: sequence b has ``counts[b]`` tokens more. Rows beyond that were padding."""
@@ -101,7 +105,7 @@ class SlotCache:
     def load(self, row: int, pairs: Sequence[tuple[Tensor, Tensor]], length: int) -> None:
         """Fill the first ``length`` slots of one sequence from ``read``'s pairs and set its counter."""
         if length > self.capacity:
-            self._grow(length)
+            self.grow(length)
         for layer, pair in enumerate(pairs):
             if self.layers[layer] is None:
                 self.layers[layer] = tuple(
@@ -111,7 +115,8 @@ class SlotCache:
                 held[row, :, :length] = part[:, :length]
         self.lengths[row] = length
 
-    def _grow(self, capacity: int) -> None:
+    def grow(self, capacity: int) -> None:
+        """Room for ``capacity`` slots of each sequence."""
         more = capacity - self.capacity
         self.layers = [
             None if pair is None else tuple(torch.nn.functional.pad(held, (0, 0, 0, more)) for held in pair)

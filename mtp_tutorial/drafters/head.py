@@ -8,12 +8,14 @@ Ref: FR-Spec, arXiv 2502.14856 (drafting over a frequency-ranked part of the voc
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
 from ..models import Target
 from ..models.adapter import Decoder
-from ..models.fast import product
+from ..models.packed import Packed, is_linear, product
 
 
 class Head(nn.Module):
@@ -56,16 +58,20 @@ class DraftingHead(nn.Module):
 
     def __init__(self, target: Target, frequent: Tensor | None = None) -> None:
         super().__init__()
-        full = target.model.get_output_embeddings()
         self.vocab_size = target.vocab_size
         self.frequent = None if frequent is None else _checked(frequent, target).sort().values
-        rows = slice(None) if frequent is None else self.frequent
-        bias = getattr(full, "bias", None)
-        scored = (full.weight.detach()[rows], None if bias is None else bias.detach()[rows])
-        if target.takes_short_way:
-            self._logits = target.score if frequent is None else product([scored])
-        else:
-            self._logits = lambda hidden: nn.functional.linear(hidden, *scored)
+        self._target = (target,)  # in a tuple, so that the target's weights are not the head's
+        lm_head = target.model.get_output_embeddings
+        self._some = Packed(lm_head, self._rows, copies=lambda weight: True)
+
+    def _rows(self, lm_head: nn.Module) -> Callable[[Tensor], Tensor] | None:
+        if not is_linear(lm_head):
+            return None
+        weight, bias = lm_head.weight.detach(), lm_head.bias
+        rows = weight[self.frequent], None if bias is None else bias.detach()[self.frequent]
+        if self._target[0].takes_short_way:
+            return product([rows])
+        return lambda hidden: nn.functional.linear(hidden, *rows)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(…, size) → (…, V) logits; -inf for the tokens that are not scored."""
@@ -73,7 +79,11 @@ class DraftingHead(nn.Module):
 
     def compact(self, hidden: Tensor) -> Tensor:
         """(…, size) → (…, F) logits of the tokens that are scored, in the order of their ids."""
-        return self._logits(hidden)
+        target = self._target[0]
+        if self.frequent is None:
+            return target.score(hidden)
+        rows = self._some()
+        return target.score(hidden)[..., self.frequent] if rows is None else rows(hidden)
 
     def spread(self, logits: Tensor) -> Tensor:
         """(…, F) → (…, V): -inf for the tokens that are not scored."""

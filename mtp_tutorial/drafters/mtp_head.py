@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from ..cache import SlotCache
 from ..models import Target
 from ..models.adapter import Decoder, wrapped
-from ..models.fast import FastLayer, FastNorm, Laid, joined, turns
+from ..models.fast import FastLayer, FastNorm, is_norm, knows, turns
+from ..models.packed import Packed, is_linear, joined
 from .head import Head
 
 
@@ -35,11 +36,7 @@ class MtpLayer(nn.Module):
         self.enorm, self.hnorm, self.post_norm = (decoder.new_norm() for _ in range(3))
         self.eh_proj = nn.Linear(2 * size, size, bias=False)
         self.block = decoder.new_layer()
-        self._laid = Laid(self, self._lay_out) if short else None
-
-    def _lay_out(self) -> tuple:
-        norms = [FastNorm(norm) for norm in (self.enorm, self.hnorm, self.post_norm)]
-        return *norms, joined(self.eh_proj), FastLayer(self.block)
+        self._packed = Packed(self, _packed) if short else None
 
     def mix(self, embedding: Tensor, hidden: Tensor) -> Tensor:
         return self.eh_proj(torch.cat([self.enorm(embedding), self.hnorm(hidden)], -1))
@@ -50,17 +47,25 @@ class MtpLayer(nn.Module):
         x = self.mix(embedding, hidden)
         return self.post_norm(decoder.run(self.block, x, cache.positions, cache.mask(), wrapped(cache)))
 
-    @property
-    def takes_short_way(self) -> bool:
-        return self._laid is not None and not torch.is_grad_enabled()
-
     def short(self, decoder: Decoder, embedding: Tensor, hidden: Tensor, cache: SlotCache) -> Tensor:
-        """What ``forward`` does, by the short way of ``models/fast.py``."""
+        """What ``forward`` does, by the short way of ``models/fast.py`` where that is known and needs no gradients."""
+        packed = None
+        if self._packed is not None and not torch.is_grad_enabled():
+            packed = self._packed(thorough=not any(cache.lengths))
+        if packed is None:
+            return self(decoder, embedding, hidden, cache)
         cache.begin(embedding.shape[1])
-        enorm, hnorm, post_norm, mix, block = self._laid()
+        enorm, hnorm, post_norm, mix, block = packed
         x = mix(torch.cat([enorm(embedding), hnorm(hidden)], -1))
         turn = turns(decoder.rotary, x, cache.positions)
-        return post_norm(block(x, turn, block.mask(cache), cache, 0))
+        return post_norm(block(x, turn, block.mask(cache), cache))
+
+
+def _packed(layer: MtpLayer) -> tuple | None:
+    home, norms = type(layer.block).__module__, (layer.enorm, layer.hnorm, layer.post_norm)
+    if not (knows(layer.block) and is_linear(layer.eh_proj) and all(is_norm(norm, home) for norm in norms)):
+        return None
+    return *map(FastNorm, norms), joined(layer.eh_proj), FastLayer(layer.block)
 
 
 class MtpHead(Head):
@@ -82,8 +87,7 @@ class MtpHead(Head):
     def forward(self, step: int, ids: Tensor, hidden: Tensor, cache: SlotCache) -> Tensor:
         """Step ``step`` of drafting: (B, L) ids and (B, L, size) hidden → (B, L, size)."""
         layer = self.layers[step % len(self.layers)]
-        call = layer.short if layer.takes_short_way else layer
-        return call(self.decoder, self.embed(ids), hidden, cache)
+        return layer.short(self.decoder, self.embed(ids), hidden, cache)
 
     @torch.no_grad()
     def start_from_target(self, generator: torch.Generator) -> None:

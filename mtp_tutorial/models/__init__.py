@@ -28,6 +28,7 @@ def load(
     dtype: torch.dtype | str | None = None,
     short: bool | None = None,
     compile: bool = False,
+    batch_invariant: bool = False,
     **options,
 ) -> Target:
     """A target by name: ``"toy"``, ``"toy-beijing"``, ``"nano"``, ``"smollm2"``, a Hugging Face id or a local folder.
@@ -39,6 +40,10 @@ def load(
         model itself. None: where speed is the point, that is in bf16 and float16, for models that it knows.
     compile: the short way as programs compiled by torch for each shape that occurs (models/compiled.py). That takes
         the better part of a minute a shape on a CPU; worth it for long runs, and on a GPU.
+    batch_invariant: the same seed gives the same text, alone, in a batch, behind a prefix cache and, at T = 0, with any
+        drafter: each token's logits are computed in products of one fixed shape (models/invariant.py). In float64 that
+        holds for texts anyway; in bf16 and float32 it does not, as sums round differently with the shape of a call.
+        It costs speed: sequences are read one after the other, so a batch is no faster than its texts alone.
     options: handed on to transformers' ``from_pretrained`` (``device_map="auto"`` spreads a model over several GPUs).
     Raises ValueError for an unknown name, device, dtype or option, a damaged or incomplete folder, or a model whose
     cache cannot be rolled back by a counter; FetchError (a ValueError) when weights cannot be brought here.
@@ -48,8 +53,9 @@ def load(
     where = _device(device, "cpu" if str(name) in toys.TOYS else None)
     kind = _dtype(dtype)
     if str(name) in toys.TOYS:
-        if options or short or compile:
-            more = [*options, *(["short"] if short else []), *(["compile"] if compile else [])]
+        given = {**options, "short": short, "compile": compile, "batch_invariant": batch_invariant}
+        more = [option for option in given if option in options or given[option]]
+        if more:
             raise ValueError(f"toys take device and dtype only, not {', '.join(more)}")
         return toys.load_toy(str(name), where, kind or torch.float64)
     if str(name) == "nano":
@@ -63,7 +69,7 @@ def load(
         kind = kind or (torch.bfloat16 if where.type == "cuda" else torch.float32)
     with adapter.quiet() if name in ("nano", "smollm2") else nullcontext():
         model, tokenizer = pretrained.load(source, str(name), where, kind, options, ", ".join(NAMES))
-    return wrap(model, tokenizer, str(name), notes, short, compile)
+    return wrap(model, tokenizer, str(name), notes, short, compile, batch_invariant)
 
 
 @pretrained.value_errors_only("a target is made of a causal LM of transformers with all its weights in memory")
@@ -74,8 +80,9 @@ def wrap(
     notes: tuple[str, ...] = (),
     short: bool | None = None,
     compile: bool = False,
+    batch_invariant: bool = False,
 ) -> Target:
-    """A target made of a transformers model that is already in memory. short, compile: see ``load``.
+    """A target made of a transformers model in memory. short, compile, batch_invariant: see ``load``.
 
     Raises ValueError for a model whose cache cannot be rolled back, weights that are not in memory or in no dtype that
     torch computes in, and for ``short=True`` or ``compile=True`` where there is no short way.
@@ -93,6 +100,8 @@ def wrap(
         )
     if compile and short is False:
         raise ValueError("compile=True compiles the short way: leave short=False out")
+    if compile and batch_invariant:
+        raise ValueError("batch_invariant=True reads blocks of one shape, which compile=True does not: choose one")
     if (short or compile) and not fast.supports(model):
         raise ValueError(
             f"{'short' if short else 'compile'}=True: there is a short way for {', '.join(fast.KINDS)} on one device, "
@@ -118,6 +127,7 @@ def wrap(
         notes=notes,
         takes_short_way=bool(short),
         is_compiled=bool(compile),
+        is_batch_invariant=bool(batch_invariant),
     )
 
 

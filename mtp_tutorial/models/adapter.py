@@ -100,7 +100,6 @@ class Caller:
         config = text_config(model)
         self.window = getattr(config, "sliding_window", None)
         self.kinds = set(getattr(config, "layer_types", None) or ())
-        self.additive = getattr(config, "_attn_implementation", "sdpa") == "eager"
 
     def __call__(
         self, ids: Tensor, cache: SlotCache, rows: Sequence[int] | None, want_hidden: bool, max_length: int
@@ -123,6 +122,10 @@ class Caller:
             logits = logits[:, rows]
         return logits, (output.hidden_states if want_hidden else ())
 
+    def score(self, hidden: Tensor) -> Tensor:
+        """(…, size) after the final norm → (…, V) logits."""
+        return self.model.get_output_embeddings()(hidden)
+
     def _masks(self, cache: SlotCache) -> Tensor | dict[str, Tensor]:
         if len(self.kinds) > 1:
             return {
@@ -133,7 +136,7 @@ class Caller:
 
     def _mask(self, cache: SlotCache, window: int | None) -> Tensor:
         seen = cache.mask(window)
-        if not self.additive:
+        if getattr(text_config(self.model), "_attn_implementation", "sdpa") != "eager":  # it may be set at any time
             return seen
         dtype = next(self.model.parameters()).dtype
         return torch.zeros_like(seen, dtype=dtype).masked_fill(~seen, torch.finfo(dtype).min)

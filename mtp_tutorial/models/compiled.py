@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..cache import SlotCache
-from .fast import FastCaller, Laid, turned, turns
+from .fast import FastCaller, is_usual, settings, turned, turns
+from .packed import Packed
 
 #: Rows of a sequence in one call that are still compiled: the last token and the longest draft.
 WIDEST = 65
@@ -40,22 +41,24 @@ class CompiledCaller:
     def __init__(self, model: nn.Module, backend: str | None = None) -> None:
         self.model, self.backend = model, backend
         self.short = FastCaller(model)
-        self._program = Laid(model, self._compile)
+        # Everything is watched: what is called inside a program is called as it was when it was compiled.
+        self._program = Packed(model, self._compile, extra=settings, copies=self._freezes)
 
-    @property
-    def is_watched(self) -> bool:
-        return self.short.is_watched
+    def _freezes(self, weight: Tensor) -> bool:
+        return self.backend is None and weight.device.type == "cpu"
 
     def score(self, hidden: Tensor) -> Tensor:
         """(…, size) after the final norm → (…, V) logits."""
         return self.short.score(hidden)
 
-    def _compile(self):
+    def _compile(self, model: nn.Module):
+        if not is_usual(model):
+            return None
         if self.backend is not None:
-            return torch.compile(_Step(self.model), dynamic=False, backend=self.backend)
-        if next(self.model.parameters()).device.type == "cpu":
-            return torch.compile(_Step(self.model), dynamic=False, options={"freezing": True})
-        return torch.compile(_Step(self.model), dynamic=False, mode="reduce-overhead")
+            return torch.compile(_Step(model), dynamic=False, backend=self.backend)
+        if next(model.parameters()).device.type == "cpu":
+            return torch.compile(_Step(model), dynamic=False, options={"freezing": True})
+        return torch.compile(_Step(model), dynamic=False, mode="reduce-overhead")
 
     def __call__(
         self, ids: Tensor, cache: SlotCache, rows: Sequence[int] | None, want_hidden: bool, max_length: int
@@ -65,9 +68,12 @@ class CompiledCaller:
         # The cache gets its tensors in the first call, which reads the prompt and is not compiled.
         if width > WIDEST or any(pair is None for pair in cache.layers) or type(cache) is not SlotCache:
             return self.short(ids, cache, rows, want_hidden, max_length)
+        program = self._program()
+        if program is None:
+            return self.short(ids, cache, rows, want_hidden, max_length)
         keys, values = map(list, zip(*cache.layers, strict=True))
         turning = cache.positions.clamp_max(max_length - 1)  # padding may stick out
-        logits, hidden = self._program()(ids, cache.positions, turning, keys, values, want_hidden)
+        logits, hidden = program(ids, cache.positions, turning, keys, values, want_hidden)
         # A CUDA graph writes its outputs to the same place each time.
         logits = logits.clone() if logits.is_cuda else logits
         hidden = tuple(states.clone() if states.is_cuda else states for states in hidden)
@@ -90,8 +96,9 @@ class _Step(nn.Module):
         slots = torch.arange(keys[0].shape[2], device=ids.device)
         mask = (positions[:, None, :, None] >= slots).repeat(1, 1, group, 1)
         hidden = [x]
-        for layer, held_keys, held_values in zip(self.decoder.layers, keys, values, strict=True):
-            x = x + _attention(layer.self_attn, layer.input_layernorm(x), turn, mask, positions, held_keys, held_values)
+        for layer in self.decoder.layers[: self.decoder.config.num_hidden_layers]:
+            held = keys[layer.self_attn.layer_idx], values[layer.self_attn.layer_idx]
+            x = x + _attention(layer.self_attn, layer.input_layernorm(x), turn, mask, positions, *held)
             y, mlp = layer.post_attention_layernorm(x), layer.mlp
             x = x + mlp.down_proj(functional.silu(mlp.gate_proj(y)) * mlp.up_proj(y))
             hidden.append(x)

@@ -6,7 +6,9 @@ Must not know: anything else of this library.
 At batch 1 a small model on a CPU spends as much time between its matrix products as in them: masks built again in each
 layer, keys and values copied for every query head, queries and keys turned one after the other. And the products
 themselves read weights that lie in memory as a file has them, not as the CPU's kernels like them best. This module does
-what the model does in fewer steps, with weights laid out once for those kernels. The model itself stays as it is.
+what the model does in fewer steps, with weights packed once for those kernels. The model itself stays as it is, and
+wherever it no longer does what this module knows, because it was hooked, patched or rebuilt, it is called itself
+(``packed.py`` says what is noticed, and when).
 
 The results are the model's own up to the order of additions: a rounding apart in bf16, about 1e-6 in float64, where the
 model still takes its norms in float32.
@@ -14,8 +16,8 @@ model still takes its norms in float32.
 
 from __future__ import annotations
 
-import ctypes
-import os
+import sys
+import weakref
 from collections.abc import Callable, Sequence
 
 import torch
@@ -23,11 +25,17 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..cache import SlotCache
-from .adapter import text_config
+from .adapter import Caller, text_config
+from .packed import Packed, belongs, is_linear, joined, product
 
 #: Their layers are: norm, attention with rotary positions, norm, gated MLP. Qwen3 has a norm on queries and keys, too.
 KINDS = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
-_PAGE_OUT = 21  # Linux's MADV_PAGEOUT: these pages may be dropped; they are read again from where they came when needed
+_PARTS = {
+    "self_attn": {"q_proj", "k_proj", "v_proj", "o_proj"},
+    "mlp": {"gate_proj", "up_proj", "down_proj", "act_fn"},
+    "input_layernorm": set(),
+    "post_attention_layernorm": set(),
+}
 
 
 def supports(model: nn.Module) -> bool:
@@ -38,85 +46,125 @@ def supports(model: nn.Module) -> bool:
     kinds = set(getattr(config, "layer_types", None) or ())
     slides = "sliding_attention" in kinds or (not kinds and getattr(config, "sliding_window", None) is not None)
     devices = {tensor.device for tensor in model.parameters()}
-    plain = all(type(part) is nn.Linear for layer in model.get_decoder().layers for part in _linears(layer))
     usual = config.hidden_act in ("silu", "swish") and getattr(config, "_attn_implementation", "sdpa") == "sdpa"
-    return not slides and plain and usual and len(devices) == 1
+    return not slides and usual and len(devices) == 1 and all(map(knows, model.get_decoder().layers))
 
 
-def _linears(layer: nn.Module) -> list[nn.Module]:
-    """What multiplies in a layer; another kind of module there (quantised, with adapters) has ways of its own."""
+def knows(layer: nn.Module) -> bool:
+    """Whether this is a decoder layer as transformers builds it: these parts, of its own classes, and no others.
+
+    Another kind of module in it (quantised, with adapters, somebody's own) has ways of its own.
+    """
+    home = type(layer).__module__
+    if not home.startswith("transformers.models.") or layer._modules.keys() != _PARTS.keys():
+        return False
+    for name, inner in _PARTS.items():
+        part = getattr(layer, name)
+        norms = {"q_norm", "k_norm"} & part._modules.keys()
+        if type(part).__module__ != home or part._modules.keys() - norms != inner or len(norms) == 1:
+            return False
+        if not all(is_norm(part, home) for part in ([part] if not inner else [getattr(part, n) for n in norms])):
+            return False
     attention, mlp = layer.self_attn, layer.mlp
-    return [
-        attention.q_proj,
-        attention.k_proj,
-        attention.v_proj,
-        attention.o_proj,
-        mlp.gate_proj,
-        mlp.up_proj,
-        mlp.down_proj,
-    ]
+    reading = [attention.q_proj, attention.k_proj, attention.v_proj], [mlp.gate_proj, mlp.up_proj]
+    linears = [*reading[0], attention.o_proj, *reading[1], mlp.down_proj]
+    return (
+        type(mlp.act_fn).__name__ in ("SiLU", "SiLUActivation")
+        and type(mlp.act_fn).__module__.startswith(("transformers.", "torch."))
+        and all(map(is_linear, linears))
+        and len({(one.weight.dtype, one.weight.device) for one in linears}) == 1
+        and all(len({one.bias is None for one in together}) == 1 for together in reading)
+    )
+
+
+def is_norm(part: nn.Module, home: str) -> bool:
+    return type(part).__module__ == home and type(part).__name__.endswith("RMSNorm")
 
 
 class FastCaller:
-    """Calls one model. The same signature as ``adapter.Caller``.
-
-    Weights that are changed in place, or exchanged, are noticed and laid out again.
-    """
+    """Calls one model, or does what it would do. The same signature as ``adapter.Caller``."""
 
     def __init__(self, model: nn.Module) -> None:
-        self.model = model
-        self.decoder = model.get_decoder()
-        self._laid = Laid(model, self._lay_out)
-
-    def _lay_out(self) -> tuple[list[FastLayer], FastNorm, Callable[[Tensor], Tensor]]:
-        for weight in (part.weight for part in self._laid.linears if _packs(part.weight)):
-            _not_needed_now(weight)  # all at once, so that matrices to come and packed ones are not held together
-        _give_back()
-        head = self.model.get_output_embeddings()
-        lm_head = joined(head) if type(head) is nn.Linear else head
-        return [FastLayer(layer) for layer in self.decoder.layers], FastNorm(self.decoder.norm), lm_head
-
-    @property
-    def is_watched(self) -> bool:
-        """Somebody hooked the model, or put another forward in its place: then it must be called itself."""
-        model = self.model
-        return bool(model._forward_hooks or model._forward_pre_hooks or "forward" in vars(model))
+        self.model, self.plain = model, Caller(model)
+        self._layers = Packed(model, _pack_layers, _called, settings)
+        self._lm_head = Packed(model.get_output_embeddings, _pack_lm_head)
+        self._begun: weakref.WeakSet[SlotCache] = weakref.WeakSet()  # caches of texts that have begun
 
     def __call__(
         self, ids: Tensor, cache: SlotCache, rows: Sequence[int] | None, want_hidden: bool, max_length: int
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """rows: the rows whose logits are wanted, the same for every sequence; None: all."""
-        layers, norm, lm_head = self._laid()
-        x = self.decoder.embed_tokens(ids)
-        turn = turns(self.decoder.rotary_emb, x, cache.positions.clamp_max(max_length - 1))  # padding may stick out
+        text = getattr(cache, "whole", cache)
+        begins = text not in self._begun
+        self._begun.add(text)
+        packed = self._layers(thorough=begins)
+        if packed is None:
+            return self.plain(ids, cache, rows, want_hidden, max_length)
+        decoder, layers, norm = packed
+        x = decoder.embed_tokens(ids)
+        turn = turns(decoder.rotary_emb, x, cache.positions.clamp_max(max_length - 1))  # padding may stick out
         mask = layers[0].mask(cache)
         hidden = [x]
-        for index, layer in enumerate(layers):
-            x = layer(x, turn, mask, cache, index)
+        for layer in layers:
+            x = layer(x, turn, mask, cache)
             hidden.append(x)
         hidden[-1] = x = norm(x)
         wanted = x if rows is None or len(rows) == x.shape[1] else x[:, list(rows)]
-        return lm_head(wanted), (tuple(hidden) if want_hidden else ())
+        return self.score(wanted, begins), (tuple(hidden) if want_hidden else ())
 
-    def score(self, hidden: Tensor) -> Tensor:
+    def score(self, hidden: Tensor, begins: bool = False) -> Tensor:
         """(…, size) after the final norm → (…, V) logits."""
-        return self._laid()[2](hidden)
+        return (self._lm_head(thorough=begins) or self.model.get_output_embeddings())(hidden)
 
 
-class Laid:
-    """What ``make`` makes of a module's weights; made again when they have changed since."""
+def _pack_layers(model: nn.Module) -> tuple[nn.Module, list[FastLayer], FastNorm] | None:
+    if not is_usual(model):
+        return None
+    decoder = model.get_decoder()
+    layers = decoder.layers[: decoder.config.num_hidden_layers]  # as the model itself does
+    return decoder, [FastLayer(layer) for layer in layers], FastNorm(decoder.norm)
 
-    def __init__(self, module: nn.Module, make: Callable[[], object]) -> None:
-        self.linears = [part for part in module.modules() if isinstance(part, nn.Linear)]
-        self.make = make
-        self.state: list = []
 
-    def __call__(self):
-        weights = [part.weight for part in self.linears]
-        state = [(weight.data_ptr(), weight._version) for weight in weights]
-        if state != self.state:
-            self.made, self.state = self.make(), state
-        return self.made
+def is_usual(model: nn.Module) -> bool:
+    """Whether the whole model is built as transformers builds it, whatever was done to it since it was wrapped."""
+    decoder, home = model.get_decoder(), type(model).__module__
+    return (
+        home.startswith("transformers.models.")
+        and model._modules.keys() == {"model", "lm_head"}
+        and type(decoder).__module__ == home
+        and decoder._modules.keys() == {"embed_tokens", "layers", "norm", "rotary_emb"}
+        and type(decoder.layers) is nn.ModuleList
+        and len(decoder.layers[: decoder.config.num_hidden_layers]) > 0
+        and is_norm(decoder.norm, home)
+        and supports(model)
+        and all(belongs(function, "transformers", "kernels") for function in _functions(home))
+    )
+
+
+def _functions(home: str) -> list[Callable]:
+    """The functions that an attention layer calls, as they are found when it calls them."""
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS as known
+
+    return [known["sdpa"], sys.modules[home].apply_rotary_pos_emb]
+
+
+def _pack_lm_head(lm_head: nn.Module) -> Callable[[Tensor], Tensor] | None:
+    return joined(lm_head) if is_linear(lm_head) else None
+
+
+def _called(model: nn.Module) -> list[nn.Module]:
+    """They answer for themselves: what was done to them is seen in what they return."""
+    decoder = model.get_decoder()
+    called = getattr(decoder, "embed_tokens", None), getattr(decoder, "rotary_emb", None), model.get_output_embeddings()
+    return [part for part in called if part is not None]
+
+
+def settings(model: nn.Module) -> list[dict]:
+    """What else a layer's forward looks at: its config, and functions that it finds by name."""
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS as known
+
+    functions = [getattr(known, name) for name in ("_global_mapping", "_local_mapping") if hasattr(known, name)]
+    return [vars(text_config(model)), vars(sys.modules[type(model).__module__]), *functions]
 
 
 class FastLayer:
@@ -124,7 +172,7 @@ class FastLayer:
 
     def __init__(self, layer: nn.Module) -> None:
         attention, mlp = layer.self_attn, layer.mlp
-        self.scaling, self.head_size = attention.scaling, attention.head_dim
+        self.scaling, self.head_size, self.index = attention.scaling, attention.head_dim, attention.layer_idx
         self.heads = attention.q_proj.out_features // self.head_size
         self.kv_heads = attention.k_proj.out_features // self.head_size
         self.group = self.heads // self.kv_heads
@@ -144,17 +192,13 @@ class FastLayer:
             return None
         return cache.mask().repeat(1, 1, self.group, 1)
 
-    def __call__(
-        self, x: Tensor, turn: tuple[Tensor, Tensor], mask: Tensor | None, cache: SlotCache, index: int
-    ) -> Tensor:
-        """(B, L, size) → (B, L, size); keys and values go to layer ``index`` of the cache."""
-        x = x + self._attention(self.norm_in(x), turn, mask, cache, index)
+    def __call__(self, x: Tensor, turn: tuple[Tensor, Tensor], mask: Tensor | None, cache: SlotCache) -> Tensor:
+        """(B, L, size) → (B, L, size); keys and values go to the layer's own place in the cache."""
+        x = x + self._attention(self.norm_in(x), turn, mask, cache)
         gate, up = self.gate_up(self.norm_out(x)).chunk(2, -1)
         return x + self.down(functional.silu(gate) * up)
 
-    def _attention(
-        self, x: Tensor, turn: tuple[Tensor, Tensor], mask: Tensor | None, cache: SlotCache, index: int
-    ) -> Tensor:
+    def _attention(self, x: Tensor, turn: tuple[Tensor, Tensor], mask: Tensor | None, cache: SlotCache) -> Tensor:
         batch, rows, _ = x.shape
         turning, v = (
             self.qkv(x).view(batch, rows, -1, self.head_size).split((self.heads + self.kv_heads, self.kv_heads), 2)
@@ -163,7 +207,7 @@ class FastLayer:
             q, k = turning.split((self.heads, self.kv_heads), 2)
             turning = torch.cat([self.norm_q(q), self.norm_k(k)], 2)
         q, k = turned(turning, turn).split((self.heads, self.kv_heads), 2)
-        keys, values = cache.write(index, k.transpose(1, 2), v.transpose(1, 2))
+        keys, values = cache.write(self.index, k.transpose(1, 2), v.transpose(1, 2))
         # The query heads that share a key head become rows of it: the keys need not be copied for each of them.
         q = q.transpose(1, 2).reshape(batch, self.kv_heads, self.group * rows, self.head_size)
         seen = functional.scaled_dot_product_attention(q, keys, values, attn_mask=mask, scale=self.scaling)
@@ -186,7 +230,7 @@ class FastNorm:
 
 def turns(rotary: nn.Module, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
     """Cosines and sines of (B, L) positions, each (B, L, 1, head size)."""
-    cos, sin = rotary(x, positions)
+    cos, sin = rotary(x, position_ids=positions)  # as the model calls it
     return cos[:, :, None], sin[:, :, None]
 
 
@@ -195,58 +239,3 @@ def turned(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
     cos, sin = turn
     one, two = x.chunk(2, -1)
     return x * cos + torch.cat([-two, one], -1) * sin
-
-
-def joined(*linears: nn.Linear) -> Callable[[Tensor], Tensor]:
-    """Linear layers that read the same input as one, their outputs side by side."""
-    return product([(linear.weight, linear.bias) for linear in linears])
-
-
-def product(parts: Sequence[tuple[Tensor, Tensor | None]]) -> Callable[[Tensor], Tensor]:
-    """x → x · Wᵀ + b for one or more (weight, bias) that read the same input, their outputs side by side."""
-    parts = [(weight.detach(), None if bias is None else bias.detach()) for weight, bias in parts]
-    weights, biases = zip(*parts, strict=True)
-    if not _packs(weights[0]):
-        if len(parts) == 1:
-            return lambda x: functional.linear(x, *parts[0])
-        return lambda x: torch.cat([functional.linear(x, *part) for part in parts], -1)
-    bias = None if biases[0] is None else torch.cat(biases)
-    packed = torch.ops.mkldnn._reorder_linear_weight(torch.cat(weights) if len(parts) > 1 else weights[0], 1)
-    for weight in weights:
-        _not_needed_now(weight)
-    call = torch.ops.mkldnn._linear_pointwise
-    return lambda x: call(x, packed, bias, "none", [], "")
-
-
-def _packs(weight: Tensor) -> bool:
-    """Whether torch can lay this matrix out for oneDNN's kernels: that is what its own compiler does on a CPU."""
-    ready = weight.device.type == "cpu" and weight.dtype == torch.bfloat16 and torch.backends.mkldnn.is_available()
-    return ready and hasattr(torch.ops.mkldnn, "_reorder_linear_weight") and _has_bf16_kernels()
-
-
-def _has_bf16_kernels() -> bool:
-    asks = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
-    return bool(asks and asks())
-
-
-def _not_needed_now(weight: Tensor) -> None:
-    """Tell Linux that it may drop the pages of weights that lie in memory as the file has them.
-
-    They are packed now, and would be held twice. Nothing is lost: whoever reads them gets them from the file again.
-    """
-    try:
-        call, page = ctypes.CDLL(None).madvise, os.sysconf("SC_PAGESIZE")
-        begin = -(-weight.data_ptr() // page) * page
-        length = weight.data_ptr() + weight.numel() * weight.element_size() - begin
-        if length > 0:
-            call(ctypes.c_void_p(begin), ctypes.c_size_t(length // page * page), _PAGE_OUT)
-    except (OSError, AttributeError, ValueError):  # another system: nothing to tell
-        pass
-
-
-def _give_back() -> None:
-    """Hand memory that was freed back to Linux: reading a tokenizer leaves some 20 MB behind."""
-    try:
-        ctypes.CDLL(None).malloc_trim(0)
-    except (OSError, AttributeError, TypeError):  # another system, another C library: nothing to hand back
-        pass

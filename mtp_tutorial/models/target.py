@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ..cache import SlotCache
-from . import adapter, compiled, fast, threads
+from . import adapter, compiled, fast, invariant, threads
 
 Messages = list[dict[str, str]]
 
@@ -43,7 +43,8 @@ class Target:
     notes: tuple[str, ...] = ()  # what a reader should know, such as "dequantised from Q4_1"
     takes_short_way: bool = False  # forward calls go through ``fast.py``
     is_compiled: bool = False  # … as programs compiled for each shape
-    _calls: tuple = field(default=(), repr=False)
+    is_batch_invariant: bool = False  # a token's logits do not depend on what else a call reads
+    _calls: object = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         weights = sum(weight.numel() for weight in self.model.parameters())
@@ -118,18 +119,15 @@ class Target:
     @torch.no_grad()
     def score(self, hidden: Tensor) -> Tensor:
         """(…, size) hidden states after the final norm → (…, V) logits, by the model's own lm_head."""
-        caller = self._caller()
-        if isinstance(caller, adapter.Caller):
-            return self.model.get_output_embeddings()(hidden)
-        return caller.score(hidden)
+        return self._caller().score(hidden)
 
-    def _caller(self) -> adapter.Caller | fast.FastCaller | compiled.CompiledCaller:
-        """The short way where it is on, and nobody watches the model at work."""
-        if not self._calls:
-            make = compiled.CompiledCaller if self.is_compiled else fast.FastCaller
-            self._calls = (adapter.Caller(self.model), make(self.model) if self.takes_short_way else None)
-        plain, short = self._calls
-        return plain if short is None or short.is_watched else short
+    def _caller(self) -> adapter.Caller | fast.FastCaller | compiled.CompiledCaller | invariant.InvariantCaller:
+        """What reads the model: the model itself, or the fused pass where it is on."""
+        if self._calls is None:
+            short = compiled.CompiledCaller if self.is_compiled else fast.FastCaller
+            caller = short(self.model) if self.takes_short_way else adapter.Caller(self.model)
+            self._calls = invariant.InvariantCaller(caller) if self.is_batch_invariant else caller
+        return self._calls
 
     # -- Text -------------------------------------------------------------------------------------------------------
 
