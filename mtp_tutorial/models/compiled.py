@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from ..cache import SlotCache
 from .fast import FastCaller, is_usual, settings, turned, turns
-from .packed import Packed
+from .packed import Begun, Packed
 
 #: Rows of a sequence in one call that are still compiled: the last token and the longest draft.
 WIDEST = 65
@@ -42,6 +42,7 @@ class CompiledCaller:
         self.model, self.backend = model, backend
         self.short = FastCaller(model)
         # Everything is watched: what is called inside a program is called as it was when it was compiled.
+        self._begun = Begun()
         self._program = Packed(model, self._compile, extra=settings, copies=self._freezes)
 
     def _freezes(self, weight: Tensor) -> bool:
@@ -68,7 +69,7 @@ class CompiledCaller:
         # The cache gets its tensors in the first call, which reads the prompt and is not compiled.
         if width > WIDEST or any(pair is None for pair in cache.layers) or type(cache) is not SlotCache:
             return self.short(ids, cache, rows, want_hidden, max_length)
-        program = self._program()
+        program = self._program(thorough=self._begun.first(cache))
         if program is None:
             return self.short(ids, cache, rows, want_hidden, max_length)
         keys, values = map(list, zip(*cache.layers, strict=True))

@@ -17,7 +17,6 @@ model still takes its norms in float32.
 from __future__ import annotations
 
 import sys
-import weakref
 from collections.abc import Callable, Sequence
 
 import torch
@@ -26,7 +25,7 @@ from torch.nn import functional
 
 from ..cache import SlotCache
 from .adapter import Caller, text_config
-from .packed import Packed, belongs, is_linear, joined, product
+from .packed import Begun, Packed, belongs, is_linear, joined, product
 
 #: Their layers are: norm, attention with rotary positions, norm, gated MLP. Qwen3 has a norm on queries and keys, too.
 KINDS = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
@@ -88,15 +87,13 @@ class FastCaller:
         self.model, self.plain = model, Caller(model)
         self._layers = Packed(model, _pack_layers, _called, settings)
         self._lm_head = Packed(model.get_output_embeddings, _pack_lm_head)
-        self._begun: weakref.WeakSet[SlotCache] = weakref.WeakSet()  # caches of texts that have begun
+        self._begun = Begun()
 
     def __call__(
         self, ids: Tensor, cache: SlotCache, rows: Sequence[int] | None, want_hidden: bool, max_length: int
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """rows: the rows whose logits are wanted, the same for every sequence; None: all."""
-        text = getattr(cache, "whole", cache)
-        begins = text not in self._begun
-        self._begun.add(text)
+        begins = self._begun.first(cache)
         packed = self._layers(thorough=begins)
         if packed is None:
             return self.plain(ids, cache, rows, want_hidden, max_length)

@@ -8,6 +8,7 @@ is hooked, patched and edited all the time, and the model's own behaviour always
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 
@@ -71,6 +72,20 @@ class Packed:
         return made[0]
 
 
+class Begun:
+    """Tells the first call of a text from later ones, by its cache."""
+
+    def __init__(self) -> None:
+        self.caches: weakref.WeakSet = weakref.WeakSet()
+
+    def first(self, cache: object) -> bool:
+        cache = getattr(cache, "whole", cache)  # a part of a cache stands for all of it
+        if cache in self.caches:
+            return False
+        self.caches.add(cache)
+        return True
+
+
 class _State:
     """All that decides what a module computes, in the form that is compared fastest."""
 
@@ -82,15 +97,15 @@ class _State:
         self.modules = [part for part in module.modules() if part not in others]
         self.types = [type(part) for part in self.modules]
         self.methods = _methods(self.types)
-        # A module keeps its attributes in one dict, its submodules and parameters in two more.
+        # A module keeps its attributes in one dict, its submodules, parameters and buffers in three more.
         self.dicts = [vars(part) for part in self.modules]
-        self.dicts += [held for part in self.modules for held in (part._modules, part._parameters)]
+        self.dicts += [held for part in self.modules for held in (part._modules, part._parameters, part._buffers)]
         self.dicts += extra
         self.kept = [dict(held) for held in self.dicts]
         self.hooks = [held for part in self.modules for held in (part._forward_hooks, part._forward_pre_hooks)]
         self.hooks += [torch_module._global_forward_hooks, torch_module._global_forward_pre_hooks]
-        weights = [weight for part in self.modules for weight in part._parameters.values() if weight is not None]
-        self.weights = list(dict.fromkeys(weights))
+        tensors = [one for part in self.modules for held in (part._parameters, part._buffers) for one in held.values()]
+        self.weights = [one for one in dict.fromkeys(tensors) if one is not None]
         self.edits = self._edits()
         self.copied = [weight.detach() for weight in self.weights if copies(weight)]
         rows = [weight[len(weight) // 2] if weight.ndim > 1 else weight for weight in self.copied]
@@ -106,7 +121,10 @@ class _State:
             same = same and self._edits() == self.edits
         except Exception:
             return False
-        return same and (self.sampled is None or torch.equal(torch.cat(self.samples), self.sampled))
+        if not same or self.sampled is None:
+            return same
+        now = torch.cat(self.samples)
+        return torch.equal(now, self.sampled) or torch.allclose(now, self.sampled, 0, 0, equal_nan=True)
 
     def _edits(self) -> tuple[list[int], list[int]]:
         """Where each weight lies, and how often torch saw it written to."""
@@ -124,7 +142,8 @@ class _State:
         return usual and not any(part.training or "forward" in vars(part) for part in self.modules)
 
     def sums(self) -> list[Tensor]:
-        """For each row of each copied weight, the sum of its bits, which changes with every number in it."""
+        """For each row of each copied weight, the sum of its bits: it changes with any number in it, and may stay the
+        same only where the numbers of a row change places."""
         return [_words(weight).sum(-1, dtype=torch.int64) for weight in self.copied]
 
     def same_sums(self, before: list[Tensor] | None) -> bool:
@@ -148,7 +167,7 @@ def _words(weight: Tensor) -> Tensor:
     size = weight.element_size()
     steps = (weight.shape[-1], weight.storage_offset(), *weight.stride()[:-1])
     wide = all(step * size % 8 == 0 for step in steps)
-    return weight.view(torch.int64 if wide else torch.uint8)
+    return weight.view(torch.int64 if wide else {1: torch.uint8, 2: torch.int16, 4: torch.int32}[size])
 
 
 # -- Products ---------------------------------------------------------------------------------------------------------
