@@ -117,6 +117,7 @@ class Request:
         capacity = min(room, target.max_length + MAX_DRAFT + 1)
         if not (cache_factory is None or callable(cache_factory)):
             raise ValueError(f"cache_factory={cache_factory!r:.60}: use a function of (target, batch, capacity)")
+        target.check_batch(len(self.sequences))
         make = cache_factory or Target.new_cache
         self.cache = make(target, len(self.sequences), capacity)
         self._check_cache()

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from ..models import Target, wrap
-from ..models.adapter import Decoder, shared_copy
+from ..models.adapter import Decoder, first_line, shared_copy
 from ..records import Draft, Sampling
 from .head import Head
 from .head_drafter import Ends, HeadDrafter
@@ -118,6 +118,7 @@ class GatedLora(Head):
         self.sampler = nn.Sequential(nn.Linear(2 * size, size), nn.SiLU(), nn.Linear(size, size))
         self._gated = (self._with_gates(target, rank),)  # in a tuple: the target's weights are not the head's
         self.ready(target)
+        self._check_gates(target)
 
     @property
     def gated(self) -> Target:
@@ -145,6 +146,21 @@ class GatedLora(Head):
         model.set_input_embeddings(GatedEmbedding(model.get_input_embeddings(), self.masks, target.vocab_size, gate))
         model.set_output_embeddings(nn.Identity())
         return wrap(model, target.tokenizer, f"{target.name} with masks")
+
+    @torch.no_grad()
+    def _check_gates(self, target: Target) -> None:
+        """Raise ValueError where a linear layer reads other rows than those of the call, to which the gate belongs."""
+        cache = self.gated.new_cache(1, 4)
+        try:
+            for ids in ([0, 0], [0, self.mask_ids[0]]):
+                ids = torch.tensor([ids], device=target.device)
+                self.gated.forward(ids, [2], cache, last_only=True, layers=(-1,))
+        except Exception as error:
+            raise ValueError(
+                f"gated LoRA cannot be put into {target.name} ({type(target.model).__name__}): {first_line(error)}. In "
+                "DeepSeek, for instance, some linear layers read the whole cache, and the gate knows the rows of a "
+                "call only. Use another drafter, such as mtp"
+            ) from error
 
     def sample(self, hidden: Tensor, previous: Tensor) -> Tensor:
         """The sampler head: hidden states at masks (…, size), corrected by the token before → (…, size).

@@ -57,7 +57,7 @@ class MtpLayer(nn.Module):
         cache.begin(embedding.shape[1])
         enorm, hnorm, post_norm, mix, block = packed
         x = mix(torch.cat([enorm(embedding), hnorm(hidden)], -1))
-        turn = turns(decoder.rotary, x, cache.positions)
+        turn = turns(decoder.turn, x, cache.positions)
         return post_norm(block(x, turn, block.mask(cache), cache))
 
 

@@ -1,4 +1,4 @@
-"""A draft model made of a few layers of the target's own kind, between the target's embedding and lm_head.
+"""A draft model made of the kinds of the target's first layers, between the target's embedding and lm_head.
 
 Takes: a target.  Returns: a module with the weights of those layers and a norm; and a model of transformers from it.
 Must not know: how drafts are chosen or judged.
@@ -25,19 +25,16 @@ class SmallModel(Head):
         super().__init__(target, num_layers=num_layers)
         if not 1 <= num_layers <= target.num_layers:
             raise ValueError(f"num_layers={num_layers}: use 1 to {target.num_layers}, as many as the target has")
-        self.layers = nn.ModuleList(self.decoder.new_layer(index) for index in range(num_layers))
+        self.layers = nn.ModuleList(self.decoder.new_layer(index, like=index) for index in range(num_layers))
         self.norm = self.decoder.new_norm()
         self.ready(target)
+        # transformers' own code runs these layers; in a tuple, so that the target's weights are not the head's.
+        self._model = (adapter.with_layers(target.model, self.layers, self.norm),)
 
     def forward(self, ids: Tensor) -> Tensor:
         """(B, L) ids → (B, L, size) after the final norm, without a cache: for training."""
-        x = self.embed(ids).to(self.norm.weight.dtype)
-        length = ids.shape[1]
-        positions = torch.arange(length, device=ids.device).expand(len(ids), -1)
-        mask = torch.ones(length, length, dtype=torch.bool, device=ids.device).tril()[None, None]
-        for layer in self.layers:
-            x = self.decoder.run(layer, x, positions, mask, None)
-        return self.norm(x)
+        x = self.embed(ids).to(next(self.layers.parameters()).dtype)
+        return self._model[0].get_decoder()(inputs_embeds=x, use_cache=False).last_hidden_state
 
     @torch.no_grad()
     def start_from_target(self, generator: torch.Generator) -> None:
@@ -51,12 +48,7 @@ class SmallModel(Head):
 
     def as_target(self, target: Target, frequent: Tensor | None = None) -> Target:
         """A causal model of transformers that decodes with these layers; frequent: as for ``DraftingHead``."""
-        model = adapter.shared_copy(target.model)
-        inner, config = model.get_decoder(), adapter.text_config(model)
-        inner.layers, inner.norm = adapter.shared_copy(self.layers), adapter.shared_copy(self.norm)
-        config.num_hidden_layers = len(self.layers)
-        if getattr(config, "layer_types", None):
-            config.layer_types = config.layer_types[: len(self.layers)]
+        model = adapter.shared_copy(self._model[0])
         if frequent is not None or target.takes_short_way:  # the short way has laid out the target's own lm_head
             model.set_output_embeddings(DraftingHead(target, frequent))
         return wrap(model, target.tokenizer, f"the draft model of {target.name}")

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from . import adapter, fast, nano, pretrained, smollm2, toys
+from .self_check import examine
 from .smollm2 import FetchError, cache_dir
 from .target import Target, check_same_vocabulary
 
@@ -45,8 +46,8 @@ def load(
         holds for texts anyway; in bf16 and float32 it does not, as sums round differently with the shape of a call.
         It costs speed: sequences are read one after the other, so a batch is no faster than its texts alone.
     options: handed on to transformers' ``from_pretrained`` (``device_map="auto"`` spreads a model over several GPUs).
-    Raises ValueError for an unknown name, device, dtype or option, a damaged or incomplete folder, or a model whose
-    cache cannot be rolled back by a counter; FetchError (a ValueError) when weights cannot be brought here.
+    Raises ValueError for an unknown name, device, dtype or option, a damaged or incomplete folder, or a model that this
+    library cannot decode with (``wrap``); FetchError (a ValueError) when weights cannot be brought here.
     """
     if not isinstance(name, (str, Path)) or not str(name):
         raise ValueError(f"a model is named by a string, got {name!r}; known names: {', '.join(NAMES)}")
@@ -84,8 +85,11 @@ def wrap(
 ) -> Target:
     """A target made of a transformers model in memory. short, compile, batch_invariant: see ``load``.
 
-    Raises ValueError for a model whose cache cannot be rolled back, weights that are not in memory or in no dtype that
-    torch computes in, and for ``short=True`` or ``compile=True`` where there is no short way.
+    The first model of a class and configuration is called five times on a few random tokens, to see whether texts come
+    out right through a cache that is rolled back, alone and in a batch (see ``self_check``). Where only batches are
+    wrong, the target refuses batches: ``Target.batch_refusal`` says why.
+    Raises ValueError for a model that decodes wrongly even alone or fails when it is called, for weights not in memory
+    or in no dtype that torch computes in, and for ``short=True`` or ``compile=True`` where there is no short way.
     """
     if not hasattr(model, "config") or not hasattr(model, "get_input_embeddings"):
         raise ValueError(f"a target is made of a causal LM of transformers, not of a {type(model).__name__}")
@@ -112,19 +116,22 @@ def wrap(
     generation = getattr(model, "generation_config", None)
     ends = getattr(generation, "eos_token_id", None)  # may be 0
     ends = getattr(config, "eos_token_id", None) if ends is None else ends
-    ends = {ends} if isinstance(ends, int) else set(ends or ())
     own = getattr(tokenizer, "eos_token_id", None)
+    model.eval()
+    max_length, cut = adapter.max_length(name, config)
+    batch_refusal, note = examine(model, name, max_length)
     return Target(
         name=name,
-        model=model.eval(),
+        model=model,
         tokenizer=tokenizer,
         device=model.get_input_embeddings().weight.device,
         dtype=weights.dtype,
         vocab_size=config.vocab_size,
-        max_length=getattr(config, "max_position_embeddings", None) or 1 << 20,
-        eos_ids=frozenset(ends | ({own} if isinstance(own, int) else set())),
+        max_length=max_length,
+        eos_ids=frozenset(adapter.token_ids(ends) | adapter.token_ids(own)),
         num_layers=config.num_hidden_layers,
-        notes=notes,
+        notes=(*notes, *filter(None, (cut, note))),
+        batch_refusal=batch_refusal,
         takes_short_way=bool(short),
         is_compiled=bool(compile),
         is_batch_invariant=bool(batch_invariant),

@@ -72,8 +72,19 @@ def text_config(model: torch.nn.Module):
     return model.config.get_text_config() if hasattr(model.config, "get_text_config") else model.config
 
 
+def token_ids(ids: object) -> set[int]:
+    """The ids in what configs hold: None, a number, a list of numbers, or a tensor or array of them."""
+    ids = ids.tolist() if hasattr(ids, "tolist") else ids
+    return {ids} if isinstance(ids, int) else set(ids or ())
+
+
 def check_supported(name: str, model: torch.nn.Module) -> None:
-    """Raise ValueError for a model whose layers a counter cannot roll back, or that counts positions from a mask."""
+    """Raise ValueError for kinds of models whose reason is known; ``self_check.examine`` finds out about all others."""
+    if getattr(model.config, "is_encoder_decoder", False):
+        raise ValueError(
+            f"{name} is an encoder-decoder: its decoder also reads what an encoder made of another text, which this "
+            "library does not give it. Use a decoder-only model"
+        )
     unknown = set(getattr(text_config(model), "layer_types", None) or ()) - _KNOWN_LAYERS
     if unknown or getattr(model, "_is_stateful", False):
         kinds = ", ".join(sorted(unknown)) or "recurrent state"
@@ -86,6 +97,35 @@ def check_supported(name: str, model: torch.nn.Module) -> None:
             f"{name} has ALiBi positions, which its model derives from a mask of another shape than a slot cache "
             "gives: this library cannot decode with it. Use a model with rotary or learned positions"
         )
+
+
+def max_length(name: str, config) -> tuple[int, str]:
+    """The longest text in tokens, and a sentence where that is less than the model could read.
+
+    The rotary factors of a ``longrope`` model change for all of a call's rows when the largest position in it passes
+    the original length: then keys in the cache, neighbours in the batch and drafts would each have other factors than
+    the text alone. Up to there they are constant. Those of a ``dynamic`` one change at max_position_embeddings.
+    """
+    names = ("max_position_embeddings", "max_target_positions", "max_seq_len")
+    sizes = (getattr(config, name, None) for name in names)
+    longest = next((size for size in sizes if isinstance(size, int) and size > 0), 1 << 20)
+    original = min((size for size in map(_original_length, _rotary_settings(config)) if size), default=longest)
+    if original >= longest:
+        return longest, ""
+    return original, (
+        f"{name} is read up to {original} tokens, its original length, instead of {longest}: beyond it the rotary "
+        "factors of all tokens would change (longrope)"
+    )
+
+
+def _rotary_settings(config) -> list[dict]:
+    """The settings of rotary positions: one dict, or one for each kind of layer."""
+    settings = getattr(config, "rope_parameters", None) or {}
+    return [settings, *(one for one in settings.values() if isinstance(one, dict))]
+
+
+def _original_length(settings: dict) -> int | None:
+    return settings.get("original_max_position_embeddings") if settings.get("rope_type") == "longrope" else None
 
 
 class Caller:
@@ -120,7 +160,17 @@ class Caller:
         logits = output.logits
         if rows is not None and not self.keeps_logits:
             logits = logits[:, rows]
-        return logits, (output.hidden_states if want_hidden else ())
+        return logits, (self._hidden_states(output, ids) if want_hidden else ())
+
+    def _hidden_states(self, output, ids: Tensor) -> tuple[Tensor, ...]:
+        """Raises ValueError for a model that keeps several streams, or none: drafters could not tell rows apart."""
+        states = output.hidden_states or ()
+        if not states or any(one.shape[:2] != ids.shape for one in states):
+            raise ValueError(
+                f"{type(self.model).__name__} gives no hidden states of the shape (sequences, tokens, size), so that "
+                "no drafter can read them: use ngram or a draft model"
+            )
+        return states
 
     def score(self, hidden: Tensor) -> Tensor:
         """(…, size) after the final norm → (…, V) logits."""
@@ -168,6 +218,23 @@ def shared_copy(module: torch.nn.Module) -> torch.nn.Module:
     return made
 
 
+def with_layers(model: torch.nn.Module, layers: torch.nn.ModuleList, norm: torch.nn.Module) -> torch.nn.Module:
+    """The model, its embedding and lm_head shared, with these decoder layers and final norm in place of its own."""
+    made = shared_copy(model)
+    inner, config = made.get_decoder(), text_config(made)
+    before, config.num_hidden_layers = config.num_hidden_layers, len(layers)
+    for name, value in config.to_dict().items():
+        if "layer" in name and isinstance(value, list) and len(value) == before:  # such as layer_types
+            setattr(config, name, value[: len(layers)])
+    inner.layers, inner.norm = layers, norm
+    return made
+
+
+def first_line(error: BaseException) -> str:
+    """An exception's kind, and as much of its text as a sentence can quote."""
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:160]}"
+
+
 class Decoder:
     """The parts of a model that a head borrows: embedding, lm_head, one more layer of its own kind, norms, rotary.
 
@@ -187,25 +254,47 @@ class Decoder:
         self.embedding, self.lm_head = model.get_input_embeddings(), model.get_output_embeddings()
         names = inspect.signature(type(self.layers[-1]).forward).parameters
         self.keyword = "cache" if "cache" in names else "past_key_values"
-        typed = "layer_type" in inspect.signature(self.rotary.forward).parameters  # a rotary for each kind of attention
-        self.turn = {"layer_type": self.config.layer_types[-1]} if typed else {}
+        # Some have rotary factors for each kind of attention.
+        self.is_typed = "layer_type" in inspect.signature(self.rotary.forward).parameters
+        self.max_length, _ = max_length("", self.config)
 
-    def new_layer(self, index: int = 0) -> torch.nn.Module:
-        """A layer like the target's last one, with fresh weights; it keeps its keys and values in layer ``index``."""
-        last = len(self.layers) - 1
-        with torch.random.fork_rng(devices=()):
-            torch.manual_seed(index)
-            made = type(self.layers[last])(self.config, layer_idx=last)
-            made.apply(self.model._init_weights)  # a mixture of experts is not initialised when it is made
-        for part in made.modules():
-            if hasattr(part, "layer_idx"):
-                part.layer_idx = index
+    def new_layer(self, index: int = 0, like: int = -1) -> torch.nn.Module:
+        """A layer like the target's layer ``like``, with fresh weights; it keeps keys and values in layer ``index``.
+
+        Raises ValueError for a layer that cannot be made or called by itself.
+        """
+        like %= len(self.layers)
+        weight = self.embedding.weight
+        with self._borrowing("a decoder layer"), torch.no_grad():
+            with torch.random.fork_rng(devices=()):
+                torch.manual_seed(index)
+                made = type(self.layers[like])(self.config, layer_idx=like)
+                made.apply(self.model._init_weights)  # a mixture of experts is not initialised when it is made
+            made.to(weight.device, next(self.layers.parameters()).dtype)
+            for part in made.modules():
+                if hasattr(part, "layer_idx"):
+                    part.layer_idx = index
+            cache = SlotCache(index + 1, 1, weight.device, 2)
+            cache.begin(2)
+            self.run(made, self.embedding(cache.positions), cache.positions, cache.mask(), wrapped(cache), like)
         return made
 
+    @contextmanager
+    def _borrowing(self, what: str) -> Iterator[None]:
+        """What goes wrong inside, in the model's own code, becomes a ValueError that says so."""
+        try:
+            yield
+        except Exception as error:
+            raise ValueError(
+                f"a head cannot borrow {what} from {type(self.model).__name__} ({first_line(error)}): "
+                "use a target of the Llama, Qwen, Mistral or DeepSeek kind"
+            ) from error
+
     def new_norm(self) -> torch.nn.Module:
-        """A norm of the target's kind with gain 1."""
+        """A norm of the target's kind with gain 1. Raises ValueError for one that has no gain."""
         made = copy.deepcopy(self.norm)
-        self.set_gain(made, 1.0)
+        with self._borrowing("a norm"):
+            self.set_gain(made, 1.0)
         return made
 
     def gain(self, norm: torch.nn.Module) -> Tensor:
@@ -231,13 +320,20 @@ class Decoder:
         states = self.model(input_ids=ids, output_hidden_states=True).hidden_states[-2]
         return float(states[:, 1:].float().square().mean(-1).sqrt().median())
 
-    def run(self, layer: torch.nn.Module, x: Tensor, positions: Tensor, mask: Tensor, cache: object) -> Tensor:
+    def turn(self, x: Tensor, position_ids: Tensor, like: int = -1) -> tuple[Tensor, Tensor]:
+        """Cosines and sines of (B, L) positions, (B, L, head size) each, for a layer like the target's ``like``."""
+        kind = {"layer_type": self.config.layer_types[like]} if self.is_typed else {}
+        return self.rotary(x, position_ids.clamp_max(self.max_length - 1), **kind)  # padding may stick out
+
+    def run(
+        self, layer: torch.nn.Module, x: Tensor, positions: Tensor, mask: Tensor, cache: object, like: int = -1
+    ) -> Tensor:
         """(B, L, size) through one layer. mask: (B, 1, L, S) bool; cache: what ``wrapped`` gives, or None."""
         output = layer(
             x,
             attention_mask=mask,
             position_ids=positions,
-            position_embeddings=self.rotary(x, positions, **self.turn),
+            position_embeddings=self.turn(x, positions, like),
             use_cache=cache is not None,
             **{self.keyword: cache},
         )

@@ -225,7 +225,7 @@ class FastNorm:
         return self.norm.weight * (wide * scale).to(x.dtype)
 
 
-def turns(rotary: nn.Module, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+def turns(rotary: Callable, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
     """Cosines and sines of (B, L) positions, each (B, L, 1, head size)."""
     cos, sin = rotary(x, position_ids=positions)  # as the model calls it
     return cos[:, :, None], sin[:, :, None]

@@ -41,6 +41,7 @@ class Target:
     eos_ids: frozenset[int]
     num_layers: int
     notes: tuple[str, ...] = ()  # what a reader should know, such as "dequantised from Q4_1"
+    batch_refusal: str = ""  # why only one text at a time comes out right; empty where batches do, too
     takes_short_way: bool = False  # forward calls go through ``fast.py``
     is_compiled: bool = False  # … as programs compiled for each shape
     is_batch_invariant: bool = False  # a token's logits do not depend on what else a call reads
@@ -61,8 +62,14 @@ class Target:
 
     def new_cache(self, batch: int, capacity: int = 256) -> SlotCache:
         """An empty cache for ``batch`` sequences with room for ``capacity`` tokens each; it grows when needed."""
+        self.check_batch(batch)
         capacity = compiled.capacity(capacity) if self.is_compiled else capacity
         return SlotCache(self.num_layers, batch, self.device, capacity)
+
+    def check_batch(self, batch: int) -> None:
+        """Raise ValueError for several sequences at a time on a model that decodes them rightly alone only."""
+        if batch > 1 and self.batch_refusal:
+            raise ValueError(f"{self.batch_refusal}; {batch} were given")
 
     def fingerprint(self) -> str:
         """A short hash of the weights: tells one target from another, whatever their names or dtypes."""
