@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import shlex
+import socket
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -16,7 +18,7 @@ from typer.testing import CliRunner
 from mtp_tutorial import serving
 from mtp_tutorial.cli import app
 from mtp_tutorial.lab import theory
-from mtp_tutorial.serving import counters
+from mtp_tutorial.serving import counters, source
 
 TRACES = Path(__file__).resolve().parents[1] / "data" / "traces"
 
@@ -128,8 +130,18 @@ def test_a_server_that_began_anew_is_noticed(after):
 def test_readings_of_two_engines_have_no_difference():
     with pytest.raises(ValueError, match='two engines: engine="0", model_name="m" and engine="1"'):
         serving.difference(one(page()), one(page(engine="1")))
-    (row,) = serving.rows(serving.parse(page(engine="1")), before=serving.parse(page()))
-    assert row["drafts"] == 10 and not row["was_reset"]  # an engine that is new is taken as it is
+    with pytest.raises(serving.MetricsError, match="another server"):
+        serving.rows(serving.parse(page(engine="1")), before=serving.parse(page()))
+    with pytest.raises(serving.MetricsError, match="another server"):
+        serving.rows(serving.parse(page(model="other")), before=serving.parse(page()))
+    with pytest.raises(ValueError, match="two servers, or swapped"):  # a start never moves back
+        serving.rows(serving.parse(page(25, 75, (15, 6, 2), created=50.0)), before=serving.parse(page()))
+
+
+def test_an_engine_that_was_added_counts_from_its_own_start():
+    both = serving.parse(page(25, 75, (15, 6, 2)) + page(engine="1"))
+    old, new = serving.rows(both, before=serving.parse(page()))
+    assert (old["drafts"], old["was_reset"]) == (15, False) and (new["drafts"], new["was_reset"]) == (10, True)
 
 
 # -- SGLang ---------------------------------------------------------------------------------------------------------
@@ -150,6 +162,19 @@ def test_sglangs_gauges():
     older = "\n".join(SGLANG.splitlines()[:2])
     assert serving.parse(older).sglang[0] == serving.Gauges({"model_name": "q", "tp_rank": "0"}, 2.25, None)
     assert "no interval" in CliRunner().invoke(app, ["metrics", write(SGLANG)]).stdout
+
+
+def test_gauges_that_a_page_lacks_are_unknown_rather_than_zero():
+    rate = 'sglang:spec_accept_rate{model_name="q"} 0.625\n'
+    shown = CliRunner().invoke(app, ["metrics", write(rate)]).stdout
+    assert "0.625" in shown and "unknown" in shown and "speculation is off" not in shown
+    assert "speculation is off" in CliRunner().invoke(app, ["metrics", write(rate.replace("0.625", "0.0"))]).stdout
+
+
+def test_gauges_cannot_be_subtracted():
+    for now, before in ((SGLANG, SGLANG), (SGLANG, page()), (page(), SGLANG)):
+        with pytest.raises(serving.MetricsError, match="--before"):
+            serving.rows(serving.parse(now), before=serving.parse(before))
 
 
 # -- What is refused ------------------------------------------------------------------------------------------------
@@ -173,6 +198,10 @@ def test_sglangs_gauges():
         (page().replace("num_drafts_total", "num_others_total"), "num_drafts_total is missing"),
         ("vllm:spec_decode_num_drafts_total{ 3\n", "no Prometheus text"),
         (SGLANG.replace("2.25", "NaN"), "is nan"),
+        (page().replace('position="1"', 'position="abc"'), "position='abc'.*no number"),
+        (page().replace("30.0", "1e300"), "1e.300: not a count"),
+        (page().replace("} 32.0", "} NaN"), "generation_tokens_total is nan"),
+        (page(accepted=(), kept=10), "per_pos_total is missing.*proxy"),
     ],
 )
 def test_what_is_no_reading_is_refused_with_a_reason(text, words):
@@ -200,6 +229,96 @@ def test_a_file_and_its_errors(tmp_path):
     path.write_text("<html>")
     with pytest.raises(serving.MetricsError, match="m.txt: this is a web page"):
         serving.load(path)
+
+
+def test_a_file_is_limited_packed_and_unpacked(tmp_path, monkeypatch):
+    monkeypatch.setattr(source, "LARGEST", 20_000)
+    path = tmp_path / "m.txt.gz"
+    path.write_bytes(gzip.compress(page().encode()))
+    assert serving.load(path).vllm[0].drafts == 10
+    path.write_bytes(gzip.compress(b"# " + bytes(10_000_000)))
+    with pytest.raises(serving.MetricsError, match="more than 20,000 bytes"):
+        serving.load(path)
+    for damaged in (gzip.compress(page().encode())[:-20], b"no gzip", gzip.compress(page().encode())[:10] + bytes(90)):
+        path.write_bytes(damaged)
+        with pytest.raises(serving.MetricsError, match="m.txt.gz: damaged gzip"):
+            serving.load(path)
+    (tmp_path / "long.txt").write_text("# " + "x" * 30_000)
+    with pytest.raises(serving.MetricsError, match="more than 20,000 bytes"):
+        serving.load(tmp_path / "long.txt")
+
+
+@contextmanager
+def raw_server(*parts: bytes, pause: float = 0.0):
+    """A server that answers one request with these bytes, a pause after each; it stops when the other side hangs up.
+    Yields its address and a list of how many bytes were sent."""
+    sent = [0]
+    listener = socket.create_server(("127.0.0.1", 0))
+    over = threading.Event()
+
+    def answer():
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(65536)
+            try:
+                for part in parts:
+                    connection.sendall(part)
+                    sent[0] += len(part)
+                    if pause and over.wait(pause):
+                        return
+            except OSError:  # the other side hung up
+                pass
+
+    thread = threading.Thread(target=answer, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/metrics", sent
+    finally:
+        over.set()
+        thread.join()
+        listener.close()
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nConnection: close\r\n"
+
+
+@pytest.mark.parametrize("slow", [HEAD + b"\r\n" + bytes(500), HEAD + b"X-Filler: " + b"x" * 500])
+def test_an_answer_that_trickles_ends_at_the_timeout(slow):
+    with raw_server(*(slow[i : i + 1] for i in range(len(slow))), pause=0.02) as (address, sent):
+        with pytest.raises(serving.MetricsError, match="no whole answer within 0.3 seconds"):
+            serving.load(address, timeout=0.3)
+        assert sent[0] < len(slow)
+
+
+def test_an_answer_is_limited_while_it_comes(monkeypatch):
+    monkeypatch.setattr(source, "LARGEST", 20_000)
+    with raw_server(HEAD + b"\r\n", *[b"# filler\n" * 100_000] * 50) as (address, sent):
+        with pytest.raises(serving.MetricsError, match="more than 20,000 bytes"):
+            serving.load(address)
+    assert sent[0] < 45_000_000
+
+
+@pytest.mark.parametrize("packing", ["gzip", "identity", "br"])
+def test_an_answer_is_limited_unpacked(monkeypatch, packing):
+    monkeypatch.setattr(source, "LARGEST", 20_000)
+    head = HEAD + b"Content-Encoding: " + packing.encode() + b"\r\n\r\n"
+    bodies = {"gzip": gzip.compress(page().encode()), "identity": page().encode(), "br": b"\x00"}
+    with raw_server(head + bodies[packing]) as (address, _):
+        if packing == "br":
+            with pytest.raises(serving.MetricsError, match="packed as 'br'"):
+                serving.load(address)
+        else:
+            assert serving.load(address).vllm[0].drafts == 10
+    if packing == "gzip":
+        with raw_server(head + gzip.compress(bytes(10_000_000))) as (address, _):
+            with pytest.raises(serving.MetricsError, match="more than 20,000 bytes"):
+                serving.load(address)
+
+
+@pytest.mark.parametrize("timeout", ["inf", "nan", "0", "-1"])
+def test_a_timeout_is_a_number_of_seconds(timeout):
+    said = CliRunner().invoke(app, ["metrics", "http://127.0.0.1:9", "--timeout", timeout])
+    assert "timeout" in str(said.exception) and "above 0" in str(said.exception)
 
 
 @contextmanager
@@ -251,7 +370,7 @@ def test_the_command_prints_text_and_json(tmp_path):
     (row,) = json.loads(CliRunner().invoke(app, ["metrics", str(after), "--before", str(before), "--json"]).stdout)
     assert row["drafts"] == 15 and row["by_position"] == pytest.approx([0.6, 0.2, 1 / 15])
     again = CliRunner().invoke(app, ["metrics", str(before), "--before", str(after)]).stdout
-    assert "began anew" in again
+    assert "started in between" in again
     assert "no round has drafted" in CliRunner().invoke(app, ["metrics", write(page(0, 0, (0,)))]).stdout
     assert "no such file" in str(CliRunner().invoke(app, ["metrics", "nowhere"]).exception)
 
@@ -300,6 +419,27 @@ def test_article_b_for_sglang():
 def test_a_command_that_cannot_work_is_refused(command, words):
     with pytest.raises(ValueError, match=words):
         serving.explain(command)
+
+
+def test_a_command_is_read_over_several_lines_and_with_short_flags():
+    command = """vllm serve m \\
+        -tp 8 --max-model-len -1 \\
+        -sc '{"method": "mtp", "num_speculative_tokens": 2}'"""
+    assert serving.split_command(command).flags == {
+        "model": "m", "--tensor-parallel-size": "8", "--max-model-len": "-1",
+        "--speculative-config": '{"method": "mtp", "num_speculative_tokens": 2}',
+    }  # fmt: skip
+    assert "--tp-size 8" in serving.for_sglang(command)
+    assert serving.explain(command.replace("\n", "\r\n")) == serving.explain(command)
+
+
+@pytest.mark.parametrize("k", ['"two"', "2.5", "0", "true", "[2]"])
+def test_a_draft_length_that_is_none_is_named(k):
+    command = f"""vllm serve m --speculative-config '{{"method": "mtp", "num_speculative_tokens": {k}}}'"""
+    rows = {row["flag"]: row for row in serving.explain(command)}
+    assert "whole number" in rows["num_speculative_tokens (speculative)"]["note"]
+    with pytest.raises(ValueError, match="num_speculative_tokens.*whole number"):
+        serving.for_sglang(command)
 
 
 def test_a_flag_that_is_not_known_gets_no_story():

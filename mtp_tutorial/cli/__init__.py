@@ -13,7 +13,7 @@ import typer
 
 from ..doctor import torch_problem
 from . import bench, costs, decoding, lab, machine, serving, training  # noqa: F401  (each adds its commands to the app)
-from .app import app
+from .app import app, readable
 
 __all__ = ["app", "main"]
 
@@ -26,7 +26,7 @@ def main() -> None:
     try:
         app()
     except (ValueError, OSError, ImportError) as error:
-        print(f"error: {_told(error)}", file=sys.stderr)
+        print(readable(f"error: {_told(error)}"), file=sys.stderr)
         raise SystemExit(2) from error
 
 

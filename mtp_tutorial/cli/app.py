@@ -7,10 +7,14 @@ Must not know: any command.
 from __future__ import annotations
 
 import json
+import re
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 app = typer.Typer(
     help="Learn, measure and debug speculative decoding and multi-token prediction.",
@@ -20,6 +24,23 @@ app = typer.Typer(
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+def readable(text: str) -> str:
+    """Control characters made visible: a name from outside must not steer the terminal. Line breaks and tabs stay."""
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "\N{REPLACEMENT CHARACTER}", text)
+
+
+def terminal(**options) -> Console:
+    """The console of every command. Strings are shown as they are: names of models, folders, labels and kinds come from
+    outside, and square brackets in them are no markup. What is to be bold is given as a ``Text`` or by ``style=``."""
+    from rich.console import Console
+
+    class Terminal(Console):
+        def render_str(self, text: str, **options):
+            return super().render_str(readable(text), **options)
+
+    return Terminal(markup=False, emoji=False, highlight=False, **options)
 
 
 def print_json(found: object) -> None:
@@ -45,7 +66,7 @@ def print_markdown(text: str) -> None:
 
     markdown = Markdown(text)
     markdown.elements = {**markdown.elements, "table_open": Folded}
-    Console().print(markdown)
+    terminal().print(markdown)
 
 
 def pairs(items: list[str], option: str = "--rule-param") -> dict[str, float]:

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from .app import Json, app, print_json
+from .app import Json, app, print_json, terminal
 
 #: what is compared when nothing is said
 ARMS = ("plain", "mtp:k=2", "mtp:adaptive", "ngram:k=4", "hf-plain", "hf-assistant", "hf-lookup")
@@ -100,14 +100,13 @@ def bench(
 
 
 def _print(header: dict, found: list[dict]) -> None:
-    from rich.console import Console
     from rich.table import Column, Table
 
     from ..lab.bench import report
 
-    console = Console()
+    console = terminal()
     for batch, temperature in report.settings(found):
-        console.print(f"\n{report.title(header, batch, temperature)}", style="bold", highlight=False)
+        console.print(f"\n{report.title(header, batch, temperature)}", style="bold")
         for columns, cells in report.tables(found, batch, temperature):
             whole = ("arm", "÷ plain", "÷ hf-plain", "which is")
             table = Table(*(Column(name, no_wrap=name in whole) for name in columns), box=None, pad_edge=False)
@@ -115,7 +114,7 @@ def _print(header: dict, found: list[dict]) -> None:
                 table.add_row(*line)
             console.print(table)
             console.print()
-    console.print(report.NOTE, style="dim", highlight=False)
+    console.print(report.NOTE, style="dim")
     if header.get("bandwidth"):
         rate = header["bandwidth"]["gb_per_s"]
-        console.print(f"memory bandwidth, measured: {rate:.1f} GB/s", style="dim", highlight=False)
+        console.print(f"memory bandwidth, measured: {rate:.1f} GB/s", style="dim")

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from .app import Json, app, print_json
+from .app import Json, app, print_json, terminal
 
 BEYOND = (128, 256)  # batch sizes that are modelled
 
@@ -78,12 +78,11 @@ def costs(
 
 
 def _print(found: dict, told: list[dict]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    console = terminal()
     where = found["machine"].get("gpu") or found["machine"]["cpu"]
-    console.print(f"{found['target']} with {found['drafter']}, {where}, {found['threads']} threads", highlight=False)
+    console.print(f"{found['target']} with {found['drafter']}, {where}, {found['threads']} threads")
     for one in told:
         ways = [*(f"k = {k}" if k else "plain" for k in one["lengths"]), "adaptive"]
         table = Table("batch", *ways, "best k", box=None, pad_edge=False)
@@ -92,16 +91,15 @@ def _print(found: dict, told: list[dict]) -> None:
             cells = [f"{value:.0f}" for value in row["tokens_per_second"].values()]
             table.add_row(f"{row['batch']}{mark}", *cells, f"{row['best']}: {row['adaptive_of_best']:.3f}")
         title = f"\nT = {one['temperature']:g}: tokens a second of the whole batch"
-        console.print(title, style="bold", highlight=False)
+        console.print(title, style="bold")
         console.print(table)
         for k, batch in one["crossovers"].items():
             when = f"up to batch {batch - 1}" if batch and batch > 1 else "never" if batch else "at every batch"
-            console.print(f"k = {k} pays {when}", highlight=False)
+            console.print(f"k = {k} pays {when}")
         sweep = ", ".join(f"{name} {value:.2f}" for name, value in one["sweep"].items())
-        console.print(f"over the measured sweep, × k = 0 (geometric mean): {sweep}", highlight=False)
+        console.print(f"over the measured sweep, × k = 0 (geometric mean): {sweep}")
     console.print(
         "\nbest k: the best fixed one in the simulated server, and what share of its speed the controller reaches."
         "  *: modelled",
         style="dim",
-        highlight=False,
     )

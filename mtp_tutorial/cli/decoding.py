@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .app import Json, app, pairs, print_json
+from .app import Json, app, pairs, print_json, terminal
 
 if TYPE_CHECKING:
     from ..models import Target
@@ -59,7 +59,7 @@ def generate(
     as_json: Json = False,
 ) -> None:
     """Decode a prompt, plainly or speculatively, and show how each token came about."""
-    from rich.console import Console
+    from rich.text import Text
 
     import mtp_tutorial as mt
 
@@ -73,8 +73,8 @@ def generate(
     if prompt == "-" and sys.stdin is None:
         raise ValueError("--prompt - reads the prompt from standard input, which is closed: pipe a text into it")
     text = sys.stdin.read() if prompt == "-" else prompt
-    console = Console(stderr=as_json)
-    with console.status(f"loading {target}"):
+    console = terminal(stderr=as_json)
+    with console.status(Text(f"loading {target}")):
         model = mt.load(target, device=device, dtype=dtype)
         guesser = _drafter(drafter, model, draft_model, draft_temperature, accuracy, weights, frequent)
     with console.status("decoding"):
@@ -177,4 +177,4 @@ def show(console, target: Target, found: Generation, speculative: bool) -> None:
         table.add_row(name, value)
     console.print(table)
     for note in target.notes:
-        console.print(f"note: {note}", style="dim", markup=False, highlight=False)
+        console.print(f"note: {note}", style="dim")

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from .app import Json, app, print_json, print_markdown
+from .app import Json, app, print_json, print_markdown, terminal
 
 
 @app.command()
@@ -20,8 +20,8 @@ def rules(
     as_json: Json = False,
 ) -> None:
     """List the verify rules: which are lossless, by how much the others are not, and where they come from."""
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from ..lab import exact
     from ..lab.bench import judged_per_second
@@ -54,8 +54,8 @@ def rules(
         lossless = "yes" if one["lossless"] else "at T = 0" if one["lossless_at_zero"] else "no"
         rate = [f"{one['speed']['per_second']:,.0f}"] if speed else []
         distance = _distance(one["total_variation"])
-        table.add_row(f"[bold]{one['rule']}[/]", lossless, distance, *rate, one["sentence"], one["reference"])
-    Console().print(table)
+        table.add_row(Text(one["rule"], "bold"), lossless, distance, *rate, one["sentence"], one["reference"])
+    terminal().print(table)
     print(
         f"total variation: to plain sampling, over {exact.K + 1} tokens of a vocabulary of {exact.VOCABULARY}, by "
         f"enumeration; the worst of {len(exact.WAYS)} ways of drafting. Below {exact.LARGEST:g} it is rounding."
@@ -83,12 +83,12 @@ def museum(
     as_json: Json = False,
 ) -> None:
     """Show a real bug beside its fix: what it does, by its numbers, who met it, and its code."""
-    from rich.console import Console
     from rich.table import Column, Table
+    from rich.text import Text
 
     from ..lab.museum import EXHIBITS, get
 
-    console = Console()
+    console = terminal()
     if name is not None:
         exhibit = get(name)
         if as_json:
@@ -106,7 +106,7 @@ def museum(
             shown = exhibit.demonstrate()
             said = {None: "", True: "yes", False: "NO"}[shown.as_predicted]
             numbers = _numbers(shown.right), _numbers(shown.wrong)
-            listing.add_row(f"[bold]{exhibit.name}[/]", exhibit.title, shown.what, *numbers, said)
+            listing.add_row(Text(exhibit.name, "bold"), exhibit.title, shown.what, *numbers, said)
         console.print(listing)
         print("mtp-tutorial museum NAME shows one; mtp-tutorial museum --table shows what catches them.")
 
@@ -118,11 +118,12 @@ def _numbers(values: tuple[float, ...]) -> str:
 def _show_exhibit(console, exhibit) -> None:
     from rich.syntax import Syntax
     from rich.table import Table
+    from rich.text import Text
 
-    console.print(f"[bold]{exhibit.name}[/]  {exhibit.title}\n")
-    console.print(exhibit.story, markup=False, highlight=False)
-    console.print(f"\nreported: {exhibit.report}", markup=False, highlight=False)
-    console.print(f"fix: {exhibit.fix}\n", markup=False, highlight=False)
+    console.print(Text.assemble((exhibit.name, "bold"), f"  {exhibit.title}\n"))
+    console.print(exhibit.story)
+    console.print(f"\nreported: {exhibit.report}")
+    console.print(f"fix: {exhibit.fix}\n")
     shown = exhibit.demonstrate()
     numbers = Table(shown.what, "right", "here", "predicted", box=None, pad_edge=False)
     predicted = shown.predicted or (None,) * len(shown.labels)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from .app import Json, app, print_json
+from .app import Json, app, print_json, terminal
 
 
 @app.command()
@@ -30,8 +30,8 @@ def fetch(
 @app.command()
 def doctor(as_json: Json = False) -> None:
     """Report Python, packages, device, memory and cached models, and what to do about each problem."""
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from ..doctor import PROBLEM, examine
 
@@ -42,7 +42,7 @@ def doctor(as_json: Json = False) -> None:
         table = Table("what", "found", "status", "what to do", box=None, pad_edge=False)
         styles = {"ok": "green", "note": "yellow", "problem": "bold red"}
         for one in findings:
-            table.add_row(one.what, one.found, f"[{styles[one.status]}]{one.status}[/]", one.remedy)
-        Console().print(table)
+            table.add_row(one.what, one.found, Text(one.status, styles[one.status]), one.remedy)
+        terminal().print(table)
     if any(one.status == PROBLEM for one in findings):
         raise typer.Exit(1)

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from .app import Json, app, print_json
+from .app import Json, app, print_json, readable, terminal
 
 
 @app.command()
@@ -25,8 +25,8 @@ def metrics(
     as_json: Json = False,
 ) -> None:
     """Acceptance by a server's own counters (vLLM) or gauges (SGLang): rates, tokens a round, by position."""
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from ..serving import load, rows
 
@@ -34,15 +34,15 @@ def metrics(
     if as_json:
         print_json(found)
         return
-    console = Console()
+    console = terminal()
     for row in found:
         labels = ", ".join(f"{name} {word}" for name, word in row["labels"].items())
-        console.print(f"[bold]{row['engine']}[/]  {labels}", highlight=False)
+        console.print(Text.assemble((row["engine"], "bold"), readable(f"  {labels}")))
         if row["engine"] == "sglang":
-            _show_gauges(console, row)
+            _show_gauges(row)
             continue
         if row["was_reset"]:
-            print("the server began anew in between: these are the counts since its start")
+            print("the server was started in between: these are the counts since its start")
         if not row["drafts"]:
             print("no round has drafted anything yet")
             continue
@@ -59,17 +59,18 @@ def metrics(
                 value, (low, high) = row[name][i], row[f"{name}_intervals"][i]
                 cells += ["-", ""] if value is None else [f"{value:.3f}", f"{low:.3f} to {high:.3f}"]
             table.add_row(str(i + 1), *cells, f"{judged:,}")
-        console.print(table, highlight=False)
+        console.print(table)
         print("Intervals as if rounds were independent; rounds of one text are alike, so the truth is wider.")
         if not row["full_drafts"]:
             print("Some drafts were shorter than k: 'once judged' is then a lower bound from position 2 on.")
 
 
-def _show_gauges(console, row: dict) -> None:
-    if not row["mean_acceptance_length"]:
+def _show_gauges(row: dict) -> None:
+    rate, length = row["acceptance_rate"], row["mean_acceptance_length"]
+    if not rate and not length and (rate, length) != (None, None):
         print("0: speculation is off, or no round is over yet")
         return
-    rate = row["acceptance_rate"]
-    print(f"acceptance rate          {'unknown' if rate is None else f'{rate:.3f}'}  (accepted ÷ drafted tokens)")
-    print(f"mean acceptance length   {row['mean_acceptance_length']:.2f}")
+    absent = "unknown: not on this page"
+    print(f"acceptance rate          {absent if rate is None else f'{rate:.3f}'}  (accepted ÷ drafted tokens)")
+    print(f"mean acceptance length   {absent if length is None else f'{length:.2f}'}")
     print("Ratios over the last rounds only, without counts: no interval can be worked out.")

@@ -159,10 +159,16 @@ def difference(before: Counters, after: Counters) -> Counters:
 
     If a count fell, or counting began later than before, the server was started anew: then the counts of ``after`` are
     those since that start, and ``was_reset`` is True. What was counted between ``before`` and the end is lost.
-    Raises ValueError for readings of two engines or models.
+    Raises ValueError for readings of two engines or models, and where counting began earlier in ``after``: a server's
+    start never moves back, so they are two servers', or swapped.
     """
     if dict(before.labels) != dict(after.labels):
         raise ValueError(f"readings of two engines: {words(before.labels)} and {words(after.labels)}")
+    if None not in (before.created, after.created) and after.created < before.created:
+        raise ValueError(
+            f"the earlier reading began to count at {before.created:.0f} seconds since 1970, the later one at "
+            f"{after.created:.0f}: they are of two servers, or swapped"
+        )
     names = ("drafts", "draft_tokens", "accepted_tokens", "generated", "requests")
     old = {name: getattr(before, name) for name in names}
     new = {name: getattr(after, name) for name in names}

@@ -9,6 +9,7 @@ Ref: vLLM 0.32 and 0.33, ``config/speculative.py`` and ``config/cache.py``; SGLa
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -79,6 +80,13 @@ CONFIG: dict[str, Flag] = {
     "draft_tensor_parallel_size": Flag("over how many GPUs the drafter is split", "1 or the target's number"),
 }  # fmt: skip
 
+#: vLLM's short spellings
+SHORT = {
+    "-tp": "--tensor-parallel-size", "-pp": "--pipeline-parallel-size", "-dp": "--data-parallel-size",
+    "-sc": "--speculative-config", "-q": "--quantization",
+}  # fmt: skip
+_FLAG = re.compile(r"--?[A-Za-z]")  # a value such as -1 is none
+
 METHODS = {"mtp": "NEXTN", "eagle": "EAGLE", "eagle3": "EAGLE3", "ngram": "NGRAM", "draft_model": "STANDALONE"}
 
 
@@ -108,7 +116,7 @@ class Command:
 def split_command(command: str) -> Command:
     """Take a command apart as a shell does: environment, model, flags. ValueError unless it is ``vllm serve``."""
     try:
-        words = shlex.split(command)
+        words = shlex.split(re.sub(r"\\\r?\n", "", command))  # as a shell, which joins lines that end in a backslash
     except ValueError as error:
         raise ValueError(f"{command!r:.80}: a quote is open ({error})") from error
     environment = {}
@@ -120,7 +128,7 @@ def split_command(command: str) -> Command:
     flags, words = {}, words[2:]
     while words:
         word = words.pop(0)
-        if not word.startswith("--"):
+        if not _FLAG.match(word):
             if "model" in flags:
                 raise ValueError(
                     f"{word!r} belongs to no flag: a value too many, or quotes missing round one with blanks"
@@ -128,9 +136,9 @@ def split_command(command: str) -> Command:
             flags["model"] = word
             continue
         name, equals, value = word.partition("=")
-        if not equals and words and not words[0].startswith("--"):
+        if not equals and words and not _FLAG.match(words[0]):
             value = words.pop(0)
-        flags[name.replace("_", "-")] = value
+        flags[SHORT.get(name, name.replace("_", "-"))] = value
     return Command(environment, flags)
 
 
@@ -168,7 +176,7 @@ def for_sglang(command: str) -> str:
             words += [other, *([value] if value else [])]
     config = taken.config
     if config:
-        method = _method(config.get("method", ""))
+        method = _method(str(config.get("method", "")))
         if method not in METHODS:
             raise ValueError(
                 f"method {config.get('method')!r}: no counterpart known in SGLang; known: {', '.join(METHODS)}"
@@ -177,6 +185,8 @@ def for_sglang(command: str) -> str:
         if config.get("model"):
             words += ["--speculative-draft-model-path", str(config["model"])]
         k = config.get("num_speculative_tokens")
+        if k is not None and not _is_length(k):
+            raise ValueError(f"num_speculative_tokens is {k!r}: use a whole number, 1 or more")
         if k and method == "ngram":
             words += ["--speculative-num-draft-tokens", str(k + 1)]
         elif k:
@@ -188,6 +198,10 @@ def for_sglang(command: str) -> str:
 # -- Inside ---------------------------------------------------------------------------------------------------------
 
 
+def _is_length(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
 def _method(name: str) -> str:
     """vLLM took one name a family once (qwen3_next_mtp, deepseek_mtp …); today all are mtp."""
     return "mtp" if name.endswith("mtp") else name
@@ -196,7 +210,7 @@ def _method(name: str) -> str:
 def _note(name: str, value: object) -> str:
     if name == "method" and _method(str(value)) != value:
         return "renamed: write mtp; the old name still works, with a warning"
-    if name == "num_speculative_tokens" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+    if name == "num_speculative_tokens" and not _is_length(value):
         return "use a whole number, 1 or more"
     return "" if name in CONFIG else "not known here; vLLM refuses keys that it does not know"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .counters import Counters, Gauges, difference, words
@@ -63,13 +63,18 @@ def parse(text: str) -> Reading:
 def rows(reading: Reading, before: Reading | None = None) -> list[dict]:
     """A tidy row for each engine and model, for tables and JSON; NaN becomes None.
 
-    before: an earlier reading; the rows then tell of the time between. An engine that it lacks is taken as it is.
+    before: an earlier reading; the rows then tell of the time between. An engine that it lacks, beside others that it
+        has, was started in between: its counts are those since then, and ``was_reset`` is True.
+    Raises MetricsError when ``before`` is of another server, or of one without counters: nothing can be subtracted.
     """
-    earlier = {_key(one.labels): one for one in before.vllm} if before else {}
+    earlier = None if before is None else {_key(one.labels): one for one in before.vllm}
+    if earlier is not None:
+        _check_same_server(reading, earlier)
     found = []
     for one in reading.vllm:
-        if _key(one.labels) in earlier:
-            one = difference(earlier[_key(one.labels)], one)
+        if earlier is not None:
+            there = earlier.get(_key(one.labels))
+            one = replace(one, was_reset=True) if there is None else difference(there, one)
         found.append(_row(one))
     for one in reading.sglang:
         row = {"engine": "sglang", "labels": dict(one.labels), "mean_acceptance_length": one.accept_length}
@@ -79,6 +84,24 @@ def rows(reading: Reading, before: Reading | None = None) -> list[dict]:
 
 
 # -- Inside ---------------------------------------------------------------------------------------------------------
+
+#: Prometheus carries counts as float64: above this they are no longer whole.
+_LARGEST_COUNT = 2**53
+
+
+def _check_same_server(reading: Reading, earlier: Mapping[tuple, Counters]) -> None:
+    if not reading.vllm or not earlier:
+        raise MetricsError(
+            "an earlier reading is subtracted from vLLM's counters. SGLang's gauges are averages over the last rounds: "
+            "leave out --before"
+        )
+    now = [_key(one.labels) for one in reading.vllm]
+    if not set(now) & earlier.keys():
+        raise MetricsError(
+            f"the earlier reading is of another server: {words(dict(next(iter(earlier))))} there, "
+            f"{words(dict(now[0]))} now. Give two readings of the same one"
+        )
+
 
 Sample = tuple[str, Mapping[str, str], float]
 
@@ -117,14 +140,22 @@ def _counters(key: tuple, found: Mapping[str, float], samples: Sequence[Sample])
     def count(name: str) -> int:
         if name not in found:
             raise MetricsError(f"{name} is missing for {words(labels)}: the text is cut short or of another version")
-        if found[name] != int(found[name]):
+        if found[name] > _LARGEST_COUNT or found[name] != int(found[name]):
             raise MetricsError(f"{name} is {found[name]}: not a count")
         return int(found[name])
 
-    places = sorted(int(n.rpartition("/")[2]) for n in found if n.startswith(_PER_POSITION + "/"))
+    written = [n.rpartition("/")[2] for n in found if n.startswith(_PER_POSITION + "/")]
+    if unusable := [place for place in written if not (place.isascii() and place.isdigit())]:
+        raise MetricsError(f"position={unusable[0]!r} of {_PER_POSITION}: no number of a draft position")
+    places = sorted(map(int, written))
     if places != list(range(len(places))):
         raise MetricsError(f"positions {places} of {_PER_POSITION}: some are missing, the text is cut short")
     drafts, drafted, kept = (count(f"{_VLLM}{name}_total") for name in ("drafts", "draft_tokens", "accepted_tokens"))
+    if kept and not places:
+        raise MetricsError(
+            f"{_PER_POSITION} is missing for {words(labels)}: a proxy or a scrape rule dropped it, or the version is "
+            "another. Ask the engine's own port; the rates by position are counted there"
+        )
     accepted = tuple(count(f"{_PER_POSITION}/{place}") for place in places)
     steps = [drafts, *accepted]
     if sum(accepted) != kept or kept > drafted or any(a < b for a, b in zip(steps, steps[1:])):
@@ -134,6 +165,9 @@ def _counters(key: tuple, found: Mapping[str, float], samples: Sequence[Sample])
         )
     others = {name: [v for n, lab, v in samples if n == name and labels.items() <= lab.items()]
               for name in ("vllm:generation_tokens_total", "vllm:request_success_total")}  # fmt: skip
+    for name, values in others.items():
+        if not all(0 <= value <= _LARGEST_COUNT for value in values):
+            raise MetricsError(f"{name} is {' + '.join(map(str, values))}: not a count")
     sums = [int(sum(values)) if values else None for values in others.values()]
     return Counters(labels, drafts, drafted, kept, accepted, *sums, created=found.get(f"{_VLLM}drafts_created"))
 
