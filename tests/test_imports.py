@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "show": ENGINE | {"lab", "serving"},
     "checks": ENGINE | {"lab", "serving"},
     "doctor": {"models"},
-    "cli": ENGINE | {"lab", "serving", "show", "doctor", "training"},
+    "cli": ENGINE | {"lab", "serving", "show", "doctor", "training", "longrun"},
     "__init__": ENGINE | {"lab", "serving", "show", "checks"},
 }
 DRAWING = {"matplotlib", "ipywidgets", "IPython"}

@@ -51,7 +51,7 @@ def print_json(found: object) -> None:
 
 def print_markdown(text: str) -> None:
     """Markdown for the terminal; in its tables a long word is folded where rich would cut it off."""
-    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.console import ConsoleOptions, RenderResult
     from rich.markdown import Markdown, TableElement
 
     class Folded(TableElement):

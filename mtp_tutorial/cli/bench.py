@@ -62,7 +62,7 @@ def bench(
     import mtp_tutorial as mt
 
     from ..lab import bench as lab
-    from ..lab.experiment import read
+    from ..longrun import read
 
     if picture is not None and picture.suffix != ".png":
         raise ValueError(f"--picture {picture}: use a name that ends in .png")
@@ -86,7 +86,7 @@ def bench(
         model = mt.load(target, device=device, dtype=dtype, **loaded)
         header, rows = lab.run(model, wanted, plan, show, loaded=loaded)
     else:
-        header, rows = read(show)
+        header, rows = read(show, "bench")
     found = lab.summary(header, rows)
     if picture is not None:
         from ..show.picture import figure

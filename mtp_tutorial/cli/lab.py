@@ -198,7 +198,7 @@ def experiment(
         show = out or Path(f"repetition-{target.replace('/', '--')}.jsonl")
         model = mt.load(target, device=device, dtype=dtype)
         lab.run(model, wanted, asked, show, range(seeds), tokens, batch)
-    found = lab.summary(*lab.read(show))
+    found = lab.summary(*lab.read(show, "arms x prompts x seeds"))
     if as_json:
         print_json(found)
         return

@@ -24,7 +24,7 @@ import torch
 from ..decode import generate
 from ..drafters import DRAFTERS, load_drafter
 from ..drafters.base import Drafter
-from ..longrun import SEED_SCHEME, append_rows, bar, check_seed_scheme, read_rows, seed_scheme
+from ..longrun import SEED_SCHEME, append_rows, bar, check_seed_scheme, go_on, read_rows, seed_scheme
 from ..models import Target, load
 from ..records import Sampling
 from ..sampling import probabilities
@@ -119,7 +119,7 @@ def sweep(
     Drafts are sampled where the drafter can (the harder case: the rule must know their distribution), else greedy. For
     the control they are greedy. Raises ValueError when ``out`` was drawn with another seed scheme.
     """
-    rows = read_rows(out)
+    _, rows = go_on(out, "losslessness")
     check_seed_scheme(out, rows)
     there = {(row["drafter"], row["drafts"], row["rule"]) for row in rows}
     ids = target.encode(prompt, chat=False)
@@ -162,14 +162,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="JSON Lines; a second run goes on with what it lacks")
     parser.add_argument("--show", type=Path, help="sample nothing: print the table of this file")
     chosen = parser.parse_args(arguments)
-    if chosen.show:
-        rows = read_rows(chosen.show)
-        print(markdown(rows), f"Seed scheme: {', '.join(sorted({seed_scheme(row) for row in rows}))}", sep="\n\n")
-        return
-    if chosen.out is None:
+    if chosen.show is None and chosen.out is None:
         parser.error("--out is missing: the file for the rows")
+    try:
+        rows = read_rows(chosen.show, "losslessness") if chosen.show else _run(chosen)
+    except (ValueError, OSError) as error:
+        parser.error(str(error))
+    print(markdown(rows), f"Seed scheme: {', '.join(sorted({seed_scheme(row) for row in rows}))}", sep="\n\n")
+
+
+def _run(chosen: argparse.Namespace) -> list[dict]:
     rules = [*(name for name, rule in RULES.items() if rule.lossless), CONTROL]
-    print(markdown(sweep(load(chosen.target), chosen.drafters, rules, chosen.out, chosen.samples)))
+    return sweep(load(chosen.target), chosen.drafters, rules, chosen.out, chosen.samples)
 
 
 if __name__ == "__main__":

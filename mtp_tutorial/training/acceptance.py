@@ -22,7 +22,7 @@ from pathlib import Path
 from ..decode import generate
 from ..drafters import UNTRAINED, bundled, load_drafter
 from ..drafters.base import Drafter
-from ..longrun import SEED_SCHEME, append_rows, bar, check_seed_scheme, read_rows, seed_scheme
+from ..longrun import SEED_SCHEME, append_rows, bar, check_seed_scheme, go_on, read_rows, seed_scheme
 from ..models import Target, load
 from ..records import Generation, Sampling
 from ..records import by_position as counts_by_position
@@ -188,7 +188,7 @@ def sweep(
 
     Raises ValueError when ``out`` was drawn with another seed scheme.
     """
-    rows = read_rows(out)
+    _, rows = go_on(out, "acceptance")
     check_seed_scheme(out, rows)
     there = {Setting(r["drafter"], r["drafting"], r["temperature"], r["k"]) for r in rows}
     for setting in bar([one for one in wanted if one not in there], "acceptance", progress):
@@ -220,15 +220,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="JSON Lines; a second run goes on with what it lacks")
     parser.add_argument("--show", type=Path, help="measure nothing: print the tables of this file")
     chosen = parser.parse_args(arguments)
-    if chosen.show:
-        rows = read_rows(chosen.show)
-        print(markdown(rows), f"Seed scheme: {', '.join(sorted({seed_scheme(row) for row in rows}))}", sep="\n\n")
-        return
-    if chosen.out is None:
+    if chosen.show is None and chosen.out is None:
         parser.error("--out is missing: the file for the rows")
+    try:
+        rows = read_rows(chosen.show, "acceptance") if chosen.show else _run(chosen)
+    except (ValueError, OSError) as error:
+        parser.error(str(error))
+    print(markdown(rows), f"Seed scheme: {', '.join(sorted({seed_scheme(row) for row in rows}))}", sep="\n\n")
+
+
+def _run(chosen: argparse.Namespace) -> list[dict]:
     target, prompts = load(chosen.target), held_out_prompts(chosen.target, chosen.per_kind)
     options = {"max_new_tokens": chosen.max_new_tokens, "batch": chosen.batch}
-    print(markdown(sweep(target, settings(chosen.drafters), prompts, chosen.out, **options)))
+    return sweep(target, settings(chosen.drafters), prompts, chosen.out, **options)
 
 
 if __name__ == "__main__":

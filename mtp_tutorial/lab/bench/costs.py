@@ -22,9 +22,9 @@ from pathlib import Path
 
 import torch
 
+from ... import longrun
 from ...decode import MAX_DRAFT, stream
 from ...drafters import Drafter
-from ...longrun import bar
 from ...models import Target
 from ...records import Round, Sampling
 from ..theory import RoundSeconds, expected_tokens
@@ -68,7 +68,9 @@ def record(
         )
     ids = [target.encode(one["prompt"])[-context:] for one in prompts(target.name, 1)]
     rows = []
-    for temperature, batch in bar(list(itertools.product(temperatures, batches)), "costs", progress, unit="batch"):
+    for temperature, batch in longrun.bar(
+        list(itertools.product(temperatures, batches)), "costs", progress, unit="batch"
+    ):
         sampling = Sampling(temperature=temperature, top_k=top_k) if temperature else Sampling(temperature=0)
         turns = Turns(lengths, walks + 1, random.Random(seed))
         texts = [ids[i % len(ids)] for i in range(batch)]
@@ -137,11 +139,8 @@ def write(found: Mapping, path: str | Path) -> None:
 
 def read(path: str | Path) -> dict:
     """A record from its file. Raises ValueError for a file that is none."""
-    try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is no JSON: give a file that `mtp-tutorial costs --out` wrote") from error
-    if not isinstance(found, dict) or found.get("costs-format") != 1 or not found.get("rows"):
+    found, rows = longrun.read(path, "costs")
+    if found.get("costs-format") != 1 or not rows:
         raise ValueError(f"{path} holds no record of costs: give a file that `mtp-tutorial costs --out` wrote")
     return found
 

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import torch
 
-from ...longrun import SEED_SCHEME, append_rows, bar
+from ...longrun import SEED_SCHEME, append_rows, bar, read
 from ...models import Target
-from ..experiment import read, seed_of
+from ..experiment import seed_of
 from ..experiment.files import claim
 from . import machine
 from .arms import Arm
@@ -142,7 +142,7 @@ def _open(path: Path, target: Target, plan: Plan, loaded: Mapping[str, object]) 
     """The file's first line and its rows. A file that is there must be of this run and this machine."""
     header = _header(target, plan, loaded)
     if path.exists() and path.stat().st_size:
-        theirs, _ = read(path)
+        theirs, _ = read(path, "bench")
         steady = {key: value for key, value in header.items() if key not in _ANEW}
         kept = {key: theirs[key] for key in _ANEW if key in theirs}
         mine, there = header["machine"], kept.get("machine", {})

@@ -197,4 +197,4 @@ def recorded_acceptance(target: str) -> list[dict]:
     path = DATA / target / "acceptance.jsonl"
     if not path.exists():
         raise ValueError(f"no acceptance comes with {target!r}: give rows=, as training.acceptance measures them")
-    return read_rows(path)
+    return read_rows(path, "acceptance")

@@ -10,8 +10,9 @@ Must not know: how a rule, a drafter or a bug works.
 repeat itself, and if it does, which fault would do so?
 """
 
+from ...longrun import read
 from .arms import Arm, chosen, repetition_case
-from .files import read, recorded
+from .files import recorded
 from .prompts import prompts_for
 from .report import markdown
 from .runs import run, seed_of
