@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
+from mtp_tutorial.lab import exact
 from mtp_tutorial.lab.exact import accepted_law, all_sequences, marginal, output_law, plain_law, total_variation
+from mtp_tutorial.lab.exact import enumerate as enumerate_
 from mtp_tutorial.lab.museum import EXHIBITS
 from mtp_tutorial.records import Draft
 from mtp_tutorial.sampling import inverse_cdf
@@ -356,3 +359,43 @@ def test_an_unknown_rule_is_refused_with_the_known_ones():
         output_law("exact", ONE_HOT, doubles([P, P]))
     with pytest.raises(ValueError, match="no parameter 'threshold'"):
         output_law("target_only", ONE_HOT, doubles([P, P]), threshold=0.5)
+
+
+# -- What is too much to enumerate ----------------------------------------------------------------------------------
+
+
+def test_too_many_boxes_are_counted_and_refused_before_they_are_listed():
+    """At once they would take 10.9 GB. The recovered token of each of six positions has 11 cells, the bonus 12."""
+    rows = torch.rand(7, 12, generator=torch.Generator().manual_seed(0), dtype=torch.float64) + 0.1
+    rows /= rows.sum(-1, keepdim=True)
+    draft = Draft(torch.zeros(1, 6, dtype=torch.int64))
+    with pytest.raises(ValueError, match=f"{2**6 * 11**6 * 12:,} boxes.*fewer draft tokens"):
+        exact.output_law("rejection", draft, rows)
+    with pytest.raises(ValueError, match="boxes for each of .* drafts"):
+        exact.accepted_law("rejection", Draft(draft.tokens, rows[None, :6]), rows)
+    with pytest.raises(ValueError, match="drafts"):
+        exact.output_law("greedy", Draft(draft.tokens, lambda prefix: torch.ones(12) / 12), rows)
+
+
+def test_too_many_sequences_are_refused_and_few_possible_ones_are_not(monkeypatch):
+    monkeypatch.setattr(enumerate_, "MOST_SEQUENCES", 1000)
+    with pytest.raises(ValueError, match="more than 1,000 sequences of 7 tokens"):
+        exact.plain_law(lambda prefix: torch.full((12,), 1 / 12), 7)
+    with pytest.raises(ValueError, match="more than 1,000 sequences of 4 tokens"):
+        exact.output_law("rejection", Draft(torch.zeros(1, 3, dtype=torch.int64)), torch.full((4, 12), 1 / 12))
+    certain = torch.nn.functional.one_hot(torch.arange(7), 12).double()
+    assert exact.plain_law(certain, 7) == {tuple(range(7)): 1.0}
+
+
+def test_small_pieces_add_up_to_the_same_distribution(monkeypatch):
+    target, draft = exact.drafts()["sampled"]
+    whole = exact.output_law("rejection", draft, target)
+    monkeypatch.setattr(enumerate_, "_NUMBERS", 60)  # six boxes at a time
+    assert exact.total_variation(exact.output_law("rejection", draft, target), whole) < 1e-15
+
+
+def test_a_rule_that_does_not_say_where_it_changes_is_refused():
+    silent = replace(RULES["rejection"], name="mine", breakpoints=None)
+    target, draft = exact.drafts()["greedy, right"]
+    with pytest.raises(ValueError, match="'mine' has no breakpoints.*points"):
+        exact.output_law(silent, draft, target)

@@ -65,6 +65,26 @@ def test_longest_repeat_against_all_pairs(ids):
 
 
 @STEADY
+@given(IDS)
+def test_of_several_longest_repeats_the_one_that_is_over_first_is_named(ids):
+    found = rep.longest_repeat(ids)
+    stretches = [tuple(ids[i : i + found.length]) for i in range(len(ids) - found.length + 1)]
+    if found.length:
+        assert found.second == min(i for i, one in enumerate(stretches) if one in stretches[:i])
+        assert found.first == stretches.index(stretches[found.second])
+
+
+def test_long_texts_are_measured():
+    """Each n-gram written out, these would take from gigabytes to a terabyte."""
+    ids = np.random.default_rng(0).permutation(1_500_000)  # more items than Unicode has characters
+    ids[900_000:901_000] = ids[300_000:301_000]
+    assert rep.longest_repeat(ids) == rep.Repeat(1000, 300_000, 900_000)
+    assert rep.longest_repeat("ab" * 100_000) == rep.Repeat(199_998, 0, 2)
+    assert rep.seq_rep_n("ab" * 100_000, 50_000) == pytest.approx(1 - 2 / 150_001)
+    assert sum(rep.repeated_places("ab" * 100_000, 50_000)) == 199_998
+
+
+@STEADY
 @given(IDS, st.integers(1, 4), st.integers(0, 6), st.integers(1, 4))
 def test_tail_loops_against_the_definition(ids, low, more, repeats):
     periods = [

@@ -13,6 +13,8 @@ import re
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 Items = Sequence[Hashable]
 
 #: A sentence ends at a line break, at 。！？, and at . ! ? … with what closes a quotation, if a space follows.
@@ -30,8 +32,8 @@ def seq_rep_n(ids: Items, n: int) -> float:
     >>> seq_rep_n([1, 2, 1, 2, 1], 2)  # 12, 21, 12, 21
     0.5
     """
-    grams = _grams(_items(ids), n)
-    return 1 - len(set(grams)) / len(grams) if grams else 0.0
+    grams = _numbered(_items(ids), n)
+    return 1 - _distinct(grams) / len(grams) if len(grams) else 0.0
 
 
 def distinct_n(ids: Items, n: int) -> float:
@@ -39,8 +41,8 @@ def distinct_n(ids: Items, n: int) -> float:
 
     Raises ValueError unless n is 1 or more.  Ref: Li et al., arXiv 1510.03055, section 5 (distinct-n).
     """
-    grams = _grams(_items(ids), n)
-    return len(set(grams)) / len(grams) if grams else 1.0
+    grams = _numbered(_items(ids), n)
+    return _distinct(grams) / len(grams) if len(grams) else 1.0
 
 
 @dataclass(frozen=True)
@@ -58,17 +60,20 @@ def longest_repeat(ids: Items) -> Repeat:
     >>> longest_repeat("banana")
     Repeat(length=3, first=1, second=3)
     """
-    letters = _letters(_items(ids))
-    best = Repeat(0, 0, 0)
-    low, high = 1, len(letters) - 1  # whatever occurs twice has shorter pieces that do: the length can be bisected
-    while low <= high:
-        length = (low + high) // 2
-        found = _first_repeat(letters, length)
-        if found is None:
-            high = length - 1
-        else:
-            best, low = Repeat(length, *found), length + 1
-    return best
+    numbers, length = _numbered(_items(ids), 1), 1
+    if _distinct(numbers) == len(numbers):
+        return Repeat(0, 0, 0)
+    while _distinct(longer := _paired(numbers, length)) < len(longer):
+        numbers, length = longer, 2 * length
+    # What occurs twice has shorter stretches that do, so the rest, less than ``length``, can be bisected.
+    low, high = 0, length
+    while high - low > 1:
+        middle = (low + high) // 2
+        longer = _paired(numbers, middle)
+        low, high = (middle, high) if _distinct(longer) < len(longer) else (low, middle)
+    found = _paired(numbers, low) if low else numbers
+    second = int(_seen_before(found)[0])
+    return Repeat(length + low, int(np.flatnonzero(found == found[second])[0]), second)
 
 
 def longest_repeated_substring(ids: Items) -> int:
@@ -89,12 +94,11 @@ def repeated_places(ids: Items, n: int) -> list[bool]:
     [False, False, False, True, True]
     """
     items = _items(ids)
-    marked, seen = [False] * len(items), set()
-    for place, gram in enumerate(_grams(items, n)):
-        if gram in seen:
-            marked[place : place + n] = [True] * n
-        seen.add(gram)
-    return marked
+    begins = _seen_before(_numbered(items, n))
+    edges = np.zeros(len(items) + 1, np.int64)  # +1 where a marked stretch begins, -1 behind its end
+    edges[begins] += 1
+    edges[begins + n] -= 1
+    return (edges.cumsum()[:-1] > 0).tolist()
 
 
 # -- Loops at the end -----------------------------------------------------------------------------------------------
@@ -227,24 +231,36 @@ def _items(ids: object) -> Items:
     return items
 
 
-def _grams(items: Items, n: int) -> list[str]:
-    """Every n-gram, as a string: pieces of strings are made and compared much faster than those of lists."""
+def _numbered(items: Items, n: int) -> np.ndarray:
+    """(N - n + 1,) int64: a number for each n-gram, the same for equal ones, 0 … distinct - 1.
+
+    An n-gram is a pair of shorter ones, so that log n rounds of sorting will do, however long it is.
+    """
     _whole("n", n)
-    letters = _letters(items)
-    return [letters[i : i + n] for i in range(len(letters) - n + 1)]
+    known: dict[Hashable, int] = {}
+    found = np.fromiter((known.setdefault(item, len(known)) for item in items), np.int64, len(items))
+    length = 1
+    while length < n:
+        shift = min(length, n - length)
+        found, length = _paired(found, shift), length + shift
+    return found
 
 
-def _letters(items: Items) -> str:
-    """A letter for each distinct item, whichever."""
-    numbers: dict[Hashable, int] = {}
-    return items if isinstance(items, str) else "".join(chr(numbers.setdefault(x, len(numbers))) for x in items)
+def _paired(numbers: np.ndarray, shift: int) -> np.ndarray:
+    """Stretches and those that begin ``shift`` places later, numbered as pairs: stretches longer by ``shift``."""
+    if len(numbers) <= shift:
+        return numbers[:0]
+    pairs = numbers[: len(numbers) - shift] * (numbers.max() + 1) + numbers[shift:]
+    return np.unique(pairs, return_inverse=True)[1]
 
 
-def _first_repeat(letters: str, length: int) -> tuple[int, int] | None:
-    """The places of the first stretch of that length that was there before."""
-    seen: dict[str, int] = {}
-    for place, gram in enumerate(_grams(letters, length)):
-        if gram in seen:
-            return seen[gram], place
-        seen[gram] = place
-    return None
+def _distinct(numbers: np.ndarray) -> int:
+    return int(numbers.max()) + 1 if len(numbers) else 0
+
+
+def _seen_before(numbers: np.ndarray) -> np.ndarray:
+    """The places whose number stands at an earlier place, too."""
+    _, first = np.unique(numbers, return_index=True)
+    again = np.ones(len(numbers), dtype=bool)
+    again[first] = False
+    return np.flatnonzero(again)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Iterator
 
 import torch
@@ -26,8 +27,11 @@ Rows = Tensor | Callable[[tuple[int, ...]], Tensor]
 
 #: Breakpoints closer than this are one: between them the rule's own rounding decides.
 _MERGE = 1e-14
-_CHUNK = 1 << 15  # boxes evaluated at a time
+_CHUNK = 1 << 15  # boxes evaluated at a time, fewer where the rows are long:
+_NUMBERS = 1 << 22  # probabilities looked at together
 _LOOKS = 1 << 8  # points evaluated at least
+#: What is enumerated at most, about half a minute's work: boxes, probabilities looked at in them, sequences.
+MOST_BOXES, MOST_NUMBERS, MOST_SEQUENCES = 1 << 23, 1 << 30, 1 << 18
 
 
 def output_law(rule: str | Rule, draft: Draft, target_probs: Rows, **params: float) -> Law:
@@ -38,18 +42,17 @@ def output_law(rule: str | Rule, draft: Draft, target_probs: Rows, **params: flo
     target_probs: (1, k+1, V) or (k+1, V), or a callable.
     A callable takes the tokens of the round so far (a tuple of ints) and returns the (V,) row that follows them.
     A round that ends early is continued by plain sampling, so that all laws are over sequences of one length.
-    Raises ValueError when B is not 1, shapes do not fit, or a breakpoint is missing.
+    Raises ValueError when B is not 1, shapes do not fit, a breakpoint is missing, or there is too much to enumerate.
     """
     rule = get_rule(rule)
     _check_draft(draft)
     target_row = _as_rows(target_probs)
     length = draft.tokens.shape[1] + 1
-    law: Law = {}
+    emitted: Law = {}
     for volume, verdict in _boxes(rule, draft, target_row, params):
         for tokens, weight in _grouped(verdict, volume):
-            for rest, p in _continuations(tokens, target_row, length):
-                law[rest] = law.get(rest, 0.0) + weight * p
-    return dict(sorted(law.items()))
+            emitted[tokens] = emitted.get(tokens, 0.0) + weight
+    return _completed(emitted, target_row, length)
 
 
 def accepted_law(rule: str | Rule, draft: Draft, target_probs: Rows, **params: float) -> dict[int, float]:
@@ -63,8 +66,11 @@ def accepted_law(rule: str | Rule, draft: Draft, target_probs: Rows, **params: f
 
 
 def plain_law(target_probs: Rows, length: int) -> Law:
-    """The law of ``length`` tokens of plain sampling: the yardstick of every lossless rule."""
-    return dict(sorted(_continuations((), _as_rows(target_probs), length)))
+    """The law of ``length`` tokens of plain sampling: the yardstick of every lossless rule.
+
+    Raises ValueError for more sequences than can be listed.
+    """
+    return _completed({(): 1.0}, _as_rows(target_probs), length)
 
 
 def total_variation(law_a: Law, law_b: Law) -> float:
@@ -128,6 +134,20 @@ def _as_rows(rows: Rows) -> Callable[[tuple[int, ...]], Tensor]:
     return row
 
 
+def _completed(emitted: Law, target_row: Callable, length: int) -> Law:
+    """Every sequence of ``length`` tokens that plain sampling makes of what was emitted."""
+    law: Law = {}
+    for tokens, weight in emitted.items():
+        for rest, p in _continuations(tokens, target_row, length):
+            law[rest] = law.get(rest, 0.0) + weight * p
+            if len(law) > MOST_SEQUENCES:
+                raise ValueError(
+                    f"more than {MOST_SEQUENCES:,} sequences of {length} tokens are possible (V = "
+                    f"{len(target_row(()))}): use fewer tokens or a smaller vocabulary, or filter the rows (top-k)"
+                )
+    return dict(sorted(law.items()))
+
+
 def _continuations(
     tokens: tuple[int, ...], target_row: Callable, length: int
 ) -> Iterator[tuple[tuple[int, ...], float]]:
@@ -157,10 +177,24 @@ def _drafts(draft: Draft) -> Iterator[tuple[float, Draft]]:
         yield weight, Draft(padded, torch.cat([rows, rows.new_zeros(k - k_b, rows.shape[1])])[None])
 
 
+def _count_drafts(draft: Draft) -> int:
+    """How many drafts may be drawn; counting ends where there are too many to enumerate."""
+    if draft.probs is None:
+        return 1
+    every = _continuations((), _as_rows(draft.probs), int(draft.lengths[0]))
+    return sum(1 for _ in itertools.islice(every, MOST_BOXES // _LOOKS + 1))
+
+
 def _boxes(rule: Rule, draft: Draft, target_row: Callable, params: dict) -> Iterator[tuple[Tensor, Verdict]]:
     """(n,) volumes and the verdicts of n boxes at a time, over every draft and every box of its uniforms."""
     params = rule.check_params(params)
+    if not callable(rule.breakpoints):
+        raise ValueError(
+            f"rule {rule.name!r} has no breakpoints, so that nobody knows where its decision changes: give it "
+            "Rule(breakpoints=points(coins, weights)), or estimate from samples with verify"
+        )
     generator = torch.Generator().manual_seed(0)
+    drafts = _count_drafts(draft)
     for weight, one in _drafts(draft):
         k, k_b = one.tokens.shape[1], int(one.lengths[0])
         tokens = tuple(one.tokens[0, :k_b].tolist())
@@ -169,11 +203,21 @@ def _boxes(rule: Rule, draft: Draft, target_row: Callable, params: dict) -> Iter
         verify(rule, one, target, torch.zeros(1, k + 1, 2, dtype=torch.float64), **params)  # checks what was given
         edges = [_edges(found) for pair in rule.breakpoints(one, target, **params) for found in pair]
         edges += [_edges(target.new_zeros(0))] * (2 * (k + 1) - len(edges))
-        low = torch.cartesian_prod(*(e[:-1] for e in edges))
-        width = torch.cartesian_prod(*(e.diff() for e in edges))
-        for start in range(0, len(low), _CHUNK):
-            here = slice(start, start + _CHUNK)
-            yield weight * width[here].prod(1), _agreed(rule, one, target, low[here], width[here], params, generator)
+        cells = [len(e) - 1 for e in edges]
+        boxes = math.prod(cells)
+        most = min(MOST_BOXES, MOST_NUMBERS // target.numel())
+        if max(boxes, _LOOKS) * drafts > most:
+            each = f" for each of {drafts:,} drafts" if drafts > 1 else ""
+            raise ValueError(
+                f"the uniforms of a round have {boxes:,} boxes{each}; at most {most:,} can be enumerated. Use fewer "
+                "draft tokens or a smaller vocabulary, or estimate from samples with verify"
+            )
+        chunk = max(1, min(_CHUNK, _NUMBERS // target.numel()))
+        for start in range(0, boxes, chunk):
+            places = torch.unravel_index(torch.arange(start, min(start + chunk, boxes)), cells)
+            low = torch.stack([e[i] for e, i in zip(edges, places)], 1)
+            width = torch.stack([e.diff()[i] for e, i in zip(edges, places)], 1)
+            yield weight * width.prod(1), _agreed(rule, one, target, low, width, params, generator)
 
 
 def _edges(found: Tensor) -> Tensor:
