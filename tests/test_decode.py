@@ -390,6 +390,8 @@ def test_stream_yields_the_rounds_that_generate_keeps():
     assert all(r.seconds >= 0 for r in seen)
     with pytest.raises(ValueError, match="unknown verify rule"):  # before the first round is asked for
         mt.stream(TOY, [1], rule="no such rule")
+    with pytest.raises(ValueError, match="stream has no option 'nope'.*max_new_tokens"):
+        mt.stream(TOY, [1], nope=1)
 
 
 # -- What a round records -------------------------------------------------------------------------------------------

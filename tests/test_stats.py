@@ -261,6 +261,13 @@ def test_power_where_an_outcome_cannot_be():
     assert stats.chi_square_power(P, P, 100, 0.01) == 0.01
 
 
+@pytest.mark.parametrize("n", [10**9, 10**15, 2**53])
+def test_intervals_of_very_many_trials(n):
+    assert stats.exact_interval(0, n).high == pytest.approx(-math.log(0.025) / n, rel=1e-6, abs=0)
+    assert stats.wilson_interval(0, n).high == pytest.approx(1.96**2 / n, rel=1e-3, abs=0)
+    assert stats.exact_interval(n, n).high == 1 and stats.wilson_interval(n // 2, n).low == pytest.approx(0.5, abs=1e-4)
+
+
 def test_clean_runs_exclude_a_rate():
     assert stats.clean_runs(0.0092) == 325
     assert stats.clean_runs(0.01) == 299  # the rule of three says 300
@@ -268,6 +275,8 @@ def test_clean_runs_exclude_a_rate():
     assert stats.rate_excluded(2) == pytest.approx(1 - math.sqrt(0.05))
     for runs in (1, 7, 325):
         assert stats.clean_runs(stats.rate_excluded(runs)) == runs
+    # A tiny rate takes more runs than a float can count: -ln 0.05 ÷ rate of them.
+    assert stats.clean_runs(5e-324) / 10**323 == pytest.approx(-10 * math.log(0.05) / 4.94066)
 
 
 def test_pairs_needed_is_the_other_way_round():
@@ -310,6 +319,9 @@ def test_pairs_needed_is_the_other_way_round():
         (lambda: stats.chi_square_samples(P, P), "no number of samples"),
         (lambda: stats.chi_square_power(P, P, 0), "samples=0"),
         (lambda: stats.clean_runs(0), "rate=0"),
+        (lambda: stats.wilson_interval(1, 10**30), "trials=10+: use a whole number up to"),
+        (lambda: stats.exact_interval(10**30, 10**30), "use a whole number up to"),
+        (lambda: stats.rate_excluded(10**400), "use a whole number up to"),
         (lambda: stats.rate_excluded(0), "runs=0"),
         (lambda: stats.detectable_difference(-1, 10), "spread=-1"),
         (lambda: stats.detectable_difference(1, 1), "pairs=1"),

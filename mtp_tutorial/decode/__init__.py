@@ -10,6 +10,7 @@ is computed twice, and the bonus token costs no call of its own.
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -95,5 +96,10 @@ def stream(
 
     The prefill comes first, then one Round for each live sequence and target call. Its ``text`` is what it adds:
     ``for one in stream(…): print(one.text, end="")`` writes the text of one prompt as it is decoded.
+    Raises ValueError for bad input, and for an option that there is not.
     """
+    known = [name for name in inspect.signature(generate).parameters if name not in ("target", "prompts", "drafter")]
+    for name in options:
+        if name not in known:
+            raise ValueError(f"stream has no option {name!r}; it has those of generate: {', '.join(known)}")
     return Engine(target, prompts, drafter, **options).rounds()

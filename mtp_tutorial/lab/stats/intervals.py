@@ -29,7 +29,12 @@ def exact_interval(successes: int, trials: int, level: float = 0.95) -> Interval
     >>> [round(x, 4) for x in exact_interval(0, 325)]
     [0.0, 0.0113]
     """
-    return _of_share(successes, trials, level, "exact")
+    from scipy.stats import beta
+
+    k, n, tail = *_counted(successes, trials), (1 - share("level", level)) / 2
+    low = float(beta.ppf(tail, k, n - k + 1)) if k else 0.0
+    high = float(beta.isf(tail, k + 1, n - k)) if k < n else 1.0
+    return Interval(low, high)
 
 
 def wilson_interval(successes: int, trials: int, level: float = 0.95) -> Interval:
@@ -37,7 +42,11 @@ def wilson_interval(successes: int, trials: int, level: float = 0.95) -> Interva
 
     Ref: Journal of the American Statistical Association 22 (1927), 209.
     """
-    return _of_share(successes, trials, level, "wilson")
+    from scipy.stats import binomtest
+
+    share("level", level)
+    found = binomtest(*_counted(successes, trials)).proportion_ci(level, "wilson")
+    return Interval(float(found.low), float(found.high))
 
 
 def paired_share_interval(baseline: Sequence[bool], arm: Sequence[bool], level: float = 0.95) -> Interval:
@@ -102,12 +111,8 @@ def bootstrap_interval(
     return Interval(float(low), float(high))
 
 
-def _of_share(successes: int, trials: int, level: float, method: str) -> Interval:
-    from scipy.stats import binomtest
-
-    share("level", level)
+def _counted(successes: int, trials: int) -> tuple[int, int]:
     n, k = whole("trials", trials), whole("successes", successes, 0)
     if k > n:
         raise ValueError(f"{k} successes in {n} trials: there cannot be more of them than trials")
-    found = binomtest(k, n).proportion_ci(level, method)
-    return Interval(float(found.low), float(found.high))
+    return k, n

@@ -44,6 +44,8 @@ def positive(name: str, value: object) -> float:
 def whole(name: str, value: object, least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise ValueError(f"{name}={value!r}: use a whole number, {least} or more")
+    if value > 2**53:
+        raise ValueError(f"{name}={value!r}: use a whole number up to 2^53, beyond which floats do not count")
     return int(value)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 
 from .counts import Counts, aligned
 from .numbers import positive, share, whole
@@ -131,7 +132,10 @@ def _effect(law: Counts, expected: Counts) -> tuple[float, int, float]:
 
 def _runs_until(rate: float, level: float) -> int:
     """The smallest n with 1 - (1 - rate)^n ≥ level."""
-    return 1 if rate >= level else math.ceil(math.log1p(-level) / math.log1p(-rate) - 1e-9)
+    if rate >= level:
+        return 1
+    runs = Fraction(math.log1p(-level)) / Fraction(math.log1p(-rate))  # of a tiny rate too large for a float
+    return math.ceil(runs - Fraction(1e-9))
 
 
 def _paired_power(pairs: int, alpha: float) -> Callable[[float], float]:
