@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -11,10 +12,11 @@ from typer.testing import CliRunner
 
 import mtp_tutorial as mt
 from mtp_tutorial import cli
+from mtp_tutorial.lab import losslessness
 from mtp_tutorial.training import acceptance, run
 from mtp_tutorial.training.acceptance import OVERALL, Setting
 from mtp_tutorial.training.loop import Schedule
-from mtp_tutorial.training.selfdistill import Settings
+from mtp_tutorial.training.selfdistill import Settings, fitting
 
 PLAN = run.Recipe(
     answers=Settings(temperature=0.8, max_new_tokens=8, batch=8),
@@ -72,14 +74,84 @@ def test_a_cache_of_another_plan_and_a_folder_with_other_things_are_refused(nano
     other = replace(PLAN, prompts=1)
     with pytest.raises(ValueError, match="its prompts is"):
         run.train_drafter(nano, "mtp", tmp_path / "x", folder / "work", other)
-    with pytest.raises(ValueError, match="checkpoint of another run"):
-        plan = replace(PLAN, schedule=replace(PLAN.schedule, steps=4))
-        run.train_drafter(nano, "mtp", tmp_path / "x", folder / "work", plan)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("dear")
     with pytest.raises(ValueError, match="holds no drafter's weights"):
         run.train_drafter(nano, "mtp", tmp_path / "mine", folder / "work", PLAN)
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "dear" and not (tmp_path / "x").exists()
+
+
+def test_each_plan_has_a_checkpoint_of_its_own(nano, trained, tmp_path):
+    """Trained again with one step less, in the same folder: neither refused nor mixed up."""
+    folder, _ = trained
+    before = {path: path.read_bytes() for path in (folder / "work").glob("mtp-*.pt")}
+    plan = replace(PLAN, schedule=replace(PLAN.schedule, steps=2))
+    run.train_drafter(nano, "mtp", tmp_path / "shorter", folder / "work", plan, report_prompts=0)
+    assert len(json.loads((tmp_path / "shorter" / "config.json").read_text())["training"]["log"]) == 2
+    assert before and all(path.read_bytes() == content for path, content in before.items())
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        ("nope=1", "no setting 'nope'; it has: num_layers"),
+        ("num_layers=inf", "num_layers=inf: use a whole number"),
+        ("num_layers=nan", "num_layers=nan: use a whole number"),
+        ("num_layers=1.5", "num_layers=1.5: use a whole number"),
+        ("num_layers=0", "num_layers=0: use a whole number"),
+    ],
+)
+def test_a_shape_that_cannot_be_is_refused_before_an_answer_is_made(monkeypatch, tmp_path, shape, words):
+    monkeypatch.setattr(run, "_QUICK", PLAN)
+    monkeypatch.setattr(run, "make_answers", lambda *args: pytest.fail("work began"))
+    words_given = ["train", "--quick", "--shape", shape, "--out", str(tmp_path / "o"), "--work", str(tmp_path / "w")]
+    said = CliRunner().invoke(cli.app, words_given)
+    assert isinstance(said.exception, ValueError) and words in str(said.exception)
+    assert not list(tmp_path.iterdir())
+
+
+def test_damaged_work_is_named_with_what_would_do(nano, trained, tmp_path):
+    folder, _ = trained
+    work = tmp_path / "work"
+    for name, words in {
+        "mtp-*.pt": "mtp-.*pt is damaged.*delete it",
+        "answers/shard-*.npz": "shard-00000.npz is damaged.*delete it",
+        "answers/states-*.safetensors": "states-00000.safetensors is damaged.*delete it",
+        "answers/manifest.json": "manifest.json is damaged.*delete",
+    }.items():
+        shutil.rmtree(work, ignore_errors=True)
+        shutil.copytree(folder / "work", work)
+        for path in work.glob(name):
+            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+        with pytest.raises(ValueError, match=words):
+            run.train_drafter(nano, "mtp", tmp_path / "x", work, PLAN, report_prompts=0)
+        assert not (tmp_path / "x").exists()
+
+
+def test_own_prompts_longer_than_a_short_context_are_left_out_before_work_begins(nano, monkeypatch, tmp_path):
+    """A target of 64 tokens: some of the package's own prompts do not fit, and none of them stops the training."""
+    short = replace(nano, max_length=64)
+    long = {"id": "long", "kind": "prose", "prompt": "Max: " * 100}
+    for name in ("training_prompts", "held_out_prompts"):
+        made = getattr(run, name)
+        monkeypatch.setattr(run, name, lambda *args, made=made: [long, *made(*args)])
+    with pytest.warns(UserWarning, match="1 of 9 prompts are left out.*64 tokens"):
+        rows = run.train_drafter(short, "mtp", tmp_path / "mtp", tmp_path / "work", PLAN, report_prompts=1)
+    assert rows and json.loads((tmp_path / "mtp" / "config.json").read_text())["training"]["texts"] == 8
+    with pytest.raises(ValueError, match="none of 8 prompts leaves room for 32 tokens.*33 tokens"):
+        fitting(replace(nano, max_length=33), run.training_prompts(nano, 2)[0:8])
+
+
+def test_an_unknown_drafter_is_refused_before_the_others_are_measured(nano, tmp_path):
+    out = tmp_path / "rows.jsonl"
+    wanted = acceptance.settings(["ngram", "magic"], lengths=(2,), temperatures=(0,))
+    with pytest.raises(ValueError, match="unknown drafter 'magic'; known: ngram"):
+        acceptance.sweep(nano, wanted, acceptance.held_out_prompts("nano", 1), out)
+    with pytest.raises(ValueError, match="unknown drafter 'magic'"):
+        losslessness.sweep(nano, ["ngram", "magic"], ["rejection"], out)
+    with pytest.raises(ValueError, match="max_new_tokens=0"):
+        acceptance.sweep(nano, wanted[:1], acceptance.held_out_prompts("nano", 1), out, max_new_tokens=0)
+    assert not out.exists()
 
 
 def test_recipes_name_what_can_be_trained(nano):

@@ -230,6 +230,27 @@ def test_the_command_measures_and_reads(tmp_path):
     assert re.search(r"T = 0: tokens a second", result.output)
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--batch 1", "batches=.1,.: two or more"),
+        ("-t 0.3", "no acceptance is recorded"),
+        ("--drafter ngram --k 0 --k 9", "no acceptance is recorded"),
+        ("--out .", "ends in .json"),
+        ("--out mine.jsonl", "ends in .json"),
+        ("--out file/mine.json", "cannot be written"),
+        ("--picture file/mine.png", "cannot be written"),
+    ],
+)
+def test_the_command_refuses_before_it_measures(tmp_path, monkeypatch, words, said):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(costs, "stream", lambda *args, **options: pytest.fail("measured"))
+    (tmp_path / "file").write_text("")
+    result = CliRunner().invoke(app, ["costs", *words.split()])
+    assert isinstance(result.exception, ValueError) and re.search(said, str(result.exception)), result.exception
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 # -- Bad input ------------------------------------------------------------------------------------------------------
 
 BAD = [

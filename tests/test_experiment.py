@@ -180,6 +180,19 @@ def test_packed_files_read_alike_and_damaged_ones_say_so(whole, tmp_path):
         ex.read(half)
 
 
+def test_a_run_that_fails_before_its_first_rows_leaves_nothing(toy, tmp_path, monkeypatch):
+    def fails(*args):
+        raise ValueError("this drafter has no more heads")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(runs, "_decode", fails)
+        with pytest.raises(ValueError, match="no more heads"):
+            ex.run(toy, ARMS[:1], **FEW, out=tmp_path / "new" / "rows.jsonl")
+    assert list(tmp_path.iterdir()) == []
+    ex.run(toy, ARMS[:1], **FEW | {"max_new_tokens": 5}, out=tmp_path / "new" / "rows.jsonl")  # the corrected command
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["rows.jsonl"]
+
+
 def test_the_header_names_the_weights():
     nano = mt.load("nano")
     arms = ex.repetition_case()
@@ -251,6 +264,7 @@ def test_runs_that_cannot_be(toy, tmp_path):
         "no arms": {"arms": []},
         "no seeds": {"seeds": ()},
         "batch=0": {"batch": 0},
+        "max_new_tokens=0": {"max_new_tokens": 0},
         "leaves room for": {"max_new_tokens": 1 << 16},
         "no weights of a 'mtp' drafter": {"arms": [ex.Arm("x", "mtp")]},
     }.items():
@@ -472,7 +486,11 @@ def test_the_command_runs_resumes_and_shows(tmp_path):
         (("--arms", "of"), "unknown arm 'of'"),
         (("--arms", ""), "no arms"),
         (("--drafter", "magic"), "unknown drafter 'magic'"),
-        (("--prompts", "0"), "prompts=0"),
+        (("--prompts", "0"), "--prompts 0: use 2 or more"),
+        (("--prompts", "1"), "--prompts 1: use 2 or more"),
+        (("--tokens", "0"), "max_new_tokens=0"),
+        (("--out", "rows.json"), "ends in .jsonl"),
+        (("--out", "."), "ends in .jsonl"),
         (("--seeds", "0"), "no seeds"),
         (("--tokens", "5000"), "leaves room for"),
         (("--show", "nowhere.jsonl"), "nowhere.jsonl"),

@@ -7,8 +7,10 @@ Must not know: any command.
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -67,6 +69,17 @@ def print_markdown(text: str) -> None:
     markdown = Markdown(text)
     markdown.elements = {**markdown.elements, "table_open": Folded}
     terminal().print(markdown)
+
+
+def check_file(option: str, path: Path | None, suffix: str) -> None:
+    """Raise ValueError, before any work, for a file that could not be written after it."""
+    if path is None:
+        return
+    if path.suffix != suffix:
+        raise ValueError(f"{option} {path}: use a name that ends in {suffix}")
+    there = next(one for one in (path, *path.absolute().parents) if one.exists())
+    if there == path and path.is_dir() or there != path and not there.is_dir() or not os.access(there, os.W_OK):
+        raise ValueError(f"{option} {path}: this file cannot be written; give another name")
 
 
 def pairs(items: list[str], option: str = "--rule-param") -> dict[str, float]:

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from .app import Json, app, print_json, terminal
+from .app import Json, app, check_file, print_json, terminal
 
 #: what is compared when nothing is said
 ARMS = ("plain", "mtp:k=2", "mtp:adaptive", "ngram:k=4", "hf-plain", "hf-assistant", "hf-lookup")
@@ -64,8 +64,8 @@ def bench(
     from ..lab import bench as lab
     from ..longrun import read
 
-    if picture is not None and picture.suffix != ".png":
-        raise ValueError(f"--picture {picture}: use a name that ends in .png")
+    check_file("--picture", picture, ".png")
+    check_file("--out", out, ".jsonl")
     if show is None:
         wanted = lab.parse_all(arms or ARMS)
         plan = lab.Plan(
@@ -92,6 +92,7 @@ def bench(
         from ..show.picture import figure
         from ..show.plots_bench import draw_bench
 
+        picture.parent.mkdir(parents=True, exist_ok=True)
         picture.write_bytes(figure(draw_bench, rows=found).png)
     if as_json:
         print_json({"header": header, "rows": found})

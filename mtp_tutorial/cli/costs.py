@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from .app import Json, app, print_json, terminal
+from .app import Json, app, check_file, print_json, terminal
 
 BEYOND = (128, 256)  # batch sizes that are modelled
 
@@ -45,20 +45,22 @@ def costs(
     from ..lab.bench import costs as recorded
     from ..lab.bench import sweep
 
-    if picture is not None and picture.suffix != ".png":
-        raise ValueError(f"--picture {picture}: use a name that ends in .png")
+    check_file("--picture", picture, ".png")
+    check_file("--out", out, ".json")
     if show is None:
         import mtp_tutorial as mt
 
         show = out or Path(f"costs-{target.replace('/', '--')}.json")
         model = mt.load(target, device=device, **lab.options(load or (), "--load"))
+        at = tuple(temperature or (0.0, 0.6))
+        sweep.check_recorded(model.name, drafter, at)
         found = recorded.record(
             model,
             mt.load_drafter(drafter, model),
             drafter,
             batches=tuple(batch or recorded.BATCHES),
             lengths=tuple(k or recorded.LENGTHS),
-            temperatures=tuple(temperature or (0.0, 0.6)),
+            temperatures=at,
             walks=walks,
         )
         recorded.write(found, show)
@@ -70,6 +72,7 @@ def costs(
         from ..show.plots_costs import draw_costs
 
         drawn = figure(draw_costs, rows=told[0]["curves"], adaptive=told[0]["adaptive"])
+        picture.parent.mkdir(parents=True, exist_ok=True)
         picture.write_bytes(drawn.png)
     if as_json:
         print_json({"header": {name: value for name, value in found.items() if name != "rows"}, "reports": told})

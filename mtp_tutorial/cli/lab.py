@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from .app import Json, app, print_json, print_markdown, terminal
+from .app import Json, app, check_file, print_json, print_markdown, terminal
 
 
 @app.command()
@@ -190,7 +190,10 @@ def experiment(
 
     from ..lab import experiment as lab
 
+    check_file("--out", out, ".jsonl")
     if show is None:
+        if prompts < 2:
+            raise ValueError(f"--prompts {prompts}: use 2 or more, as intervals are over prompts")
         wanted = lab.repetition_case(drafter, temperature, num_speculative_tokens)
         if arms is not None:
             wanted = lab.chosen(wanted, [name.strip() for name in arms.split(",") if name.strip()])

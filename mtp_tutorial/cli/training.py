@@ -48,7 +48,8 @@ def train(
             raise ValueError(f"--steps {steps}: train for one step or more")
         plan = replace(plan, schedule=replace(plan.schedule, steps=steps))
     if shape:
-        plan = replace(plan, shape=plan.shape | {name: int(value) for name, value in pairs(shape, "--shape").items()})
+        given = {name: int(value) if value.is_integer() else value for name, value in pairs(shape, "--shape").items()}
+        plan = replace(plan, shape=plan.shape | given)
     if unroll is not None:
         if unroll < 1 or drafter not in ("mtp", "eagle"):
             raise ValueError(f"--unroll {unroll}: from 1 on, and for mtp and eagle only")

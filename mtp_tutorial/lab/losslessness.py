@@ -28,6 +28,7 @@ from ..longrun import SEED_SCHEME, append_rows, bar, check_seed_scheme, go_on, r
 from ..models import Target, load
 from ..records import Sampling
 from ..sampling import probabilities
+from ..training.acceptance import check_drafters
 from ..verify import RULES
 from .stats import merge_small
 
@@ -119,6 +120,9 @@ def sweep(
     Drafts are sampled where the drafter can (the harder case: the rule must know their distribution), else greedy. For
     the control they are greedy. Raises ValueError when ``out`` was drawn with another seed scheme.
     """
+    check_drafters(drafters)
+    if count < 1:
+        raise ValueError(f"count={count!r}: use one sample or more")
     _, rows = go_on(out, "losslessness")
     check_seed_scheme(out, rows)
     there = {(row["drafter"], row["drafts"], row["rule"]) for row in rows}

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..decode import generate
-from ..drafters import UNTRAINED, bundled, load_drafter
+from ..drafters import DRAFTERS, UNTRAINED, bundled, load_drafter
 from ..drafters.base import Drafter
 from ..longrun import SEED_SCHEME, append_rows, bar, check_seed_scheme, go_on, read_rows, seed_scheme
 from ..models import Target, load
@@ -28,7 +28,7 @@ from ..records import Generation, Sampling
 from ..records import by_position as counts_by_position
 from .corpus import KINDS
 from .corpus import prompts as beginnings
-from .selfdistill import read_prompts
+from .selfdistill import fitting, read_prompts
 
 PROMPTS = Path(__file__).resolve().parents[2] / "data" / "prompts"
 OVERALL = "all kinds"
@@ -83,6 +83,8 @@ def measure(
 ) -> list[dict]:
     """A row a kind, and one for all: rounds, tokens of rounds, and for each draft position how many were drafted and
     accepted. Prompt i is keyed by (seed, i)."""
+    if batch < 1:
+        raise ValueError(f"batch={batch!r}: use a whole number, 1 or more")
     order = sorted(range(len(prompts)), key=lambda i: len(target.encode(prompts[i]["prompt"])))
     found: list[Generation | None] = [None] * len(prompts)
     for start in range(0, len(order), batch):
@@ -186,8 +188,11 @@ def sweep(
 ) -> list[dict]:
     """Measure what ``out`` lacks, a setting at a time, and append its rows; return all rows.
 
-    Raises ValueError when ``out`` was drawn with another seed scheme.
+    Raises ValueError, before anything is measured, for an unknown drafter, or when ``out`` was drawn with another seed
+    scheme.
     """
+    check_drafters(one.drafter for one in wanted)
+    prompts = fitting(target, prompts)
     _, rows = go_on(out, "acceptance")
     check_seed_scheme(out, rows)
     there = {Setting(r["drafter"], r["drafting"], r["temperature"], r["k"]) for r in rows}
@@ -196,6 +201,13 @@ def sweep(
         append_rows(out, found)
         rows += found
     return rows
+
+
+def check_drafters(names: Iterable[str]) -> None:
+    """Raise ValueError for a drafter that there is not, before the others are measured."""
+    for name in names:
+        if name.partition("-")[0] not in DRAFTERS:
+            raise ValueError(f"unknown drafter {name!r}; known: {', '.join(DRAFTERS)}")
 
 
 def _drafter(target: Target, setting: Setting) -> Drafter:

@@ -122,11 +122,15 @@ def _resume(
     """The step to go on with, and the rows so far; weights, optimizers and generator are filled."""
     if path is None or not path.exists():
         return 0, []
-    saved = torch.load(path, weights_only=True)
+    try:
+        saved = torch.load(path, weights_only=True)
+        marks = saved["made_by"]
+    except Exception as error:  # torch raises whatever its readers do: OSError, RuntimeError, pickle's own …
+        raise ValueError(f"{path} is damaged ({error}): delete it, and training begins anew") from error
     mine = _marks(schedule, head)
-    if saved["made_by"] != mine:
+    if marks != mine:
         raise ValueError(
-            f"{path} is the checkpoint of another run ({saved['made_by']}; this run: {mine}): give another folder, or "
+            f"{path} is the checkpoint of another run ({marks}; this run: {mine}): give another folder, or "
             "delete that file"
         )
     head.load_state_dict(saved["head"])

@@ -10,8 +10,11 @@ A second run goes on where the first stopped: the answers of a target are made o
 
 from __future__ import annotations
 
+import hashlib
+import inspect
+import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -32,7 +35,7 @@ from .corpus import prompts as beginnings
 from .loop import Schedule, train
 from .objective_gated_lora import GatedLoraObjective
 from .objectives import Distillation, MedusaObjective, MtpObjective, SmallModelObjective, most_frequent_tokens
-from .selfdistill import Settings, make_answers, read_prompts, read_texts
+from .selfdistill import Settings, fitting, make_answers, read_prompts, read_texts
 
 
 @dataclass(frozen=True)
@@ -142,22 +145,27 @@ def train_drafter(
 
     work: answers and checkpoints; a second run with the same plan goes on from them.
     report_prompts: how many held-out prompts of each kind are decoded for the report, at k = 4, T = 0 and 0.6.
-    Raises ValueError when ``out`` is a file, or ``work`` belongs to another target, prompts or plan: nothing is lost.
+    A target's own context may be shorter than some prompts: those are left out, with a warning.
+    Raises ValueError when ``out`` is a file, ``work`` belongs to another target, prompts or answers (nothing is lost),
+    for a setting that the head has not, and for damaged files in ``work``.
     """
     out, work = Path(out), Path(work)
     if out.exists() and not (out / stored.CONFIG).is_file():
         raise ValueError(f"{out} is there and holds no drafter's weights: give another folder with --out")
     began = time.monotonic()
     layers = recorded_layers(target)
-    prompts = training_prompts(target, plan.prompts)
+    kind, objective = KINDS_OF_HEAD[drafter]
+    schedule = replace(plan.schedule, seed=seed)
+    # All that can be refused is refused before the first answer is made.
+    head = _head(target, kind, plan.shape)
+    checkpoint = work / f"{drafter}-{_mark(plan, schedule)}.pt"
+    prompts = fitting(target, training_prompts(target, plan.prompts))
+    held_out = fitting(target, held_out_prompts(target.name, report_prompts)) if report_prompts != 0 else []
     make_answers(target, prompts, work / "answers", plan.answers, layers, progress)
     texts = read_texts(work / "answers", plan.answers.samples)
     frequent = most_frequent_tokens(texts, plan.frequent)
-    kind, objective = KINDS_OF_HEAD[drafter]
-    head = kind(target, **plan.shape)
     head.start_from_target(torch.Generator().manual_seed(seed))
-    schedule = replace(plan.schedule, seed=seed)
-    log = train(objective(head, layers, frequent, **plan.objective), texts, schedule, work / f"{drafter}.pt", progress)
+    log = train(objective(head, layers, frequent, **plan.objective), texts, schedule, checkpoint, progress)
     facts = {
         "training": {
             "texts": len(texts),
@@ -170,14 +178,29 @@ def train_drafter(
         }
     }
     stored.save(out, head, target, frequent, facts)
-    if report_prompts == 0:
-        return []
-    return report(target, drafter, out, report_prompts)
+    return report(target, drafter, out, held_out) if held_out else []
 
 
-def report(target: Target, drafter: str, weights: Path, per_kind: int | None = 5) -> list[dict]:
-    """Rows of ``acceptance``: greedy drafts, k = 4, at T = 0 and 0.6, on held-out prompts."""
-    prompts, rows = held_out_prompts(target.name, per_kind), []
+def _head(target: Target, kind: type[Head], shape: Mapping[str, int]) -> Head:
+    """A head of that shape. Raises ValueError for a setting that it has not."""
+    known = [name for name in inspect.signature(kind).parameters if name != "target"]
+    for name, value in shape.items():
+        if name not in known:
+            raise ValueError(f"a {kind.name} head has no setting {name!r}; it has: {', '.join(known) or 'none'}")
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name}={value!r}: use a whole number, 1 or more")
+    return kind(target, **shape)
+
+
+def _mark(plan: Recipe, schedule: Schedule) -> str:
+    """Eight letters for what decides the weights, so that each plan has a checkpoint of its own."""
+    what = json.dumps(asdict(replace(plan, schedule=schedule)), sort_keys=True)
+    return hashlib.sha256(what.encode()).hexdigest()[:8]
+
+
+def report(target: Target, drafter: str, weights: Path, prompts: Sequence[dict]) -> list[dict]:
+    """Rows of ``acceptance``: greedy drafts, k = 4, at T = 0 and 0.6."""
+    rows = []
     for temperature in (0.0, 0.6):
         made = DRAFTERS[drafter](target, weights=weights)
         rows += measure(target, made, Setting(drafter, "greedy", temperature, 4), prompts, max_new_tokens=64)

@@ -14,9 +14,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -30,6 +33,7 @@ from .states import Recorder, read_states, write_states
 from .updates import whole
 
 MANIFEST = "manifest.json"
+ROOM = 32  # tokens that a prompt must leave for its answer
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,34 @@ def read_prompts(folder: Path, split: str, kinds: Sequence[str] | None = None) -
     if not found:
         raise ValueError(
             f"no prompts of the split {split!r} in {folder}: expected *.jsonl files with id, kind, split, prompt"
+        )
+    return found
+
+
+def fitting(target: Target, prompts: Sequence[dict], room: int = ROOM) -> list[dict]:
+    """The prompts that leave room for ``room`` tokens in the target's context; a warning tells how many do not.
+
+    Raises ValueError when none does.
+    """
+    target.encode("a")  # raises what has nothing to do with length
+
+    def fits(one: dict) -> bool:
+        try:
+            return len(target.encode(one["prompt"])) + room <= target.max_length
+        except ValueError:  # longer than the context
+            return False
+
+    found = [one for one in prompts if fits(one)]
+    if not found:
+        raise ValueError(
+            f"none of {len(prompts)} prompts leaves room for {room} tokens in the context of {target.name}, "
+            f"{target.max_length} tokens: use a target with a longer one"
+        )
+    if len(found) < len(prompts):
+        warnings.warn(
+            f"{len(prompts) - len(found)} of {len(prompts)} prompts are left out: with {room} tokens of text they are "
+            f"longer than the context of {target.name}, {target.max_length} tokens",
+            stacklevel=2,
         )
     return found
 
@@ -144,10 +176,13 @@ def read_answers(folder: Path) -> Iterator[Answer]:
     """The answers of a folder, shard by shard, or of one shard."""
     folder = Path(folder)
     for path in sorted(folder.glob("shard-*.npz")) if folder.is_dir() else [folder]:
-        with np.load(path) as shard:
-            ids, kinds = shard["ids"].tolist(), shard["kinds"].tolist()
-            prompts = np.split(shard["prompts"].astype(np.int64), shard["prompt_ends"][:-1])
-            answers = np.split(shard["answers"].astype(np.int64), shard["answer_ends"][:-1])
+        try:
+            with np.load(path) as shard:
+                ids, kinds = shard["ids"].tolist(), shard["kinds"].tolist()
+                prompts = np.split(shard["prompts"].astype(np.int64), shard["prompt_ends"][:-1])
+                answers = np.split(shard["answers"].astype(np.int64), shard["answer_ends"][:-1])
+        except (OSError, EOFError, KeyError, ValueError, BadZipFile, zlib.error) as error:
+            raise ValueError(f"{path} is damaged ({error}): delete it, and the next run makes it again") from error
         for name, kind, prompt, answer in zip(ids, kinds, prompts, answers, strict=True):
             yield Answer(name, kind, prompt.tolist(), answer.tolist())
 
@@ -184,7 +219,10 @@ def _claim(folder: Path, target: Target, prompts: Sequence[dict], settings: Sett
     }
     path = folder / MANIFEST
     if path.exists():
-        theirs = json.loads(path.read_text())
+        try:
+            theirs = dict(json.loads(path.read_text()))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{path} is damaged ({error}): delete {folder}, and the answers are made again") from error
         theirs.get("settings", {}).pop("samples", None)  # more of them are added, fewer are read
         for key, value in mine.items():
             if theirs.get(key) != value:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -78,7 +79,12 @@ def read_states(folder: Path, shard: int, lengths: Sequence[int]) -> list[Tensor
     path = states_path(folder, shard)
     if not path.is_file():
         raise ValueError(f"{path} is missing: the answers were made without their hidden states; make them again")
-    states = load_file(path)["states"]
+    try:
+        states = load_file(path)["states"]
+    except (OSError, KeyError, SafetensorError) as error:
+        raise ValueError(
+            f"{path} is damaged ({error}): delete it and shard-{shard:05d}.npz beside it, and the next run makes both"
+        ) from error
     if len(states) != sum(lengths):
         raise ValueError(f"{path} belongs to other answers: it has {len(states)} rows for {sum(lengths)} tokens")
     return list(states.split(list(lengths)))

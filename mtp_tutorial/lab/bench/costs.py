@@ -61,6 +61,8 @@ def record(
     batches, lengths = _sizes("batches", batches, 1), _sizes("lengths", lengths, 0)
     if lengths[0] != 0 or len(lengths) < 2 or lengths[-1] > MAX_DRAFT:
         raise ValueError(f"lengths={lengths}: 0 must be among them, and one more at least; none above {MAX_DRAFT}")
+    if len(batches) < 2:
+        raise ValueError(f"batches={batches}: two or more are needed, as costs between and beyond them are on lines")
     most = (whole("walks", walks, 1) + 1) * sum(k + 1 for k in lengths) + 1
     if whole("context", context, 1) + most > target.max_length:
         raise ValueError(
@@ -130,6 +132,7 @@ class Turns:
 def write(found: Mapping, path: str | Path) -> None:
     """A record as JSON, a row a line."""
     path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
     head = json.dumps({key: value for key, value in found.items() if key != "rows"}, indent=1)
     rows = ",\n".join("  " + json.dumps(row) for row in found["rows"])
     waiting = path.with_name(path.name + ".part")

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import torch
 
-from ...longrun import SEED_SCHEME, append_rows, bar, read
+from ...longrun import SEED_SCHEME, bar, read
 from ...models import Target
 from ..experiment import seed_of
-from ..experiment.files import claim
+from ..experiment.files import add, claim
 from . import machine
 from .arms import Arm
 from .cost import memory_bandwidth
@@ -65,7 +65,7 @@ def run(
                         arm, job.seeded(), plan.sampling(job.temperature), plan.max_new_tokens, plan.ignore_eos
                     )
                     new.append({**job.columns(), "arm": arm.name, "place": place, **numbers})
-            append_rows(Path(out), new)
+            add(out, first, new)
             rows += new
     finally:
         torch.set_num_threads(threads)

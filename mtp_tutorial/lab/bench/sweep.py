@@ -192,6 +192,13 @@ def report(
     }
 
 
+def check_recorded(target: str, drafter: str, temperatures: Sequence[float]) -> None:
+    """Raise ValueError when ``report`` would lack the acceptance of one of these temperatures."""
+    rows = recorded_acceptance(target)
+    for temperature in temperatures:
+        acceptance_rates(rows, drafter, temperature)
+
+
 def recorded_acceptance(target: str) -> list[dict]:
     """The rows of acceptance that come with a target's weights. Raises ValueError where there are none."""
     path = DATA / target / "acceptance.jsonl"

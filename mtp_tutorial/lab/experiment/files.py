@@ -6,6 +6,7 @@ Must not know: arms, measures.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from ...longrun import append_rows, go_on, seed_scheme
@@ -19,8 +20,9 @@ def recorded(target_name: str) -> Path:
 
 
 def claim(path: str | Path, header: dict) -> list[dict]:
-    """Begin a file, or go on with one of the same header; return the rows that are there.
+    """The rows of a file that is to grow, which must have the same header; none when it is not there yet.
 
+    Nothing is created: a run that fails before its first rows leaves nothing behind.
     Raises ValueError when the file belongs to another run, or to none: nothing in it is touched then.
     """
     path = Path(path)
@@ -29,13 +31,20 @@ def claim(path: str | Path, header: dict) -> list[dict]:
     theirs, rows = go_on(path, header["experiment"])
     if theirs:
         _compare(path, theirs, header)
-        return rows
+    return rows
+
+
+def add(path: str | Path, header: dict, rows: Sequence[dict]) -> None:
+    """Append rows to a claimed file; the first ones come with the header, whole or not at all."""
+    path = Path(path)
+    if path.exists() and path.stat().st_size:
+        append_rows(path, rows)
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_text("")
-    append_rows(temporary, [header])
+    append_rows(temporary, [header, *rows])
     temporary.replace(path)
-    return []
 
 
 def _compare(path: Path, theirs: dict, mine: dict) -> None:

@@ -9,18 +9,18 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ... import __version__
 from ...decode import generate
 from ...drafters import Drafter
-from ...longrun import SEED_SCHEME, append_rows, bar
+from ...longrun import SEED_SCHEME, bar
 from ...models import Target
 from ...records import Generation, by_position
 from .arms import Arm
-from .files import claim
+from .files import add, claim
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,15 @@ def run(
     drafters without weights; nothing is written then.
     """
     arms, prompts, seeds = list(arms), list(prompts), [int(seed) for seed in seeds]
-    _check(arms, prompts, seeds, batch)
+    _check(arms, prompts, seeds, {"batch": batch, "max_new_tokens": max_new_tokens})
     by_length = sorted(prompts, key=lambda one: len(target.encode(one["prompt"])))  # neighbours share a batch
     _check_room(target, by_length[-1], max_new_tokens)
     drafters: dict[tuple, Drafter | None] = {}
     for arm in arms:
         if arm.drafting not in drafters:
             drafters[arm.drafting] = arm.load(target)
-    rows = claim(out, header(target, arms, prompts, seeds, max_new_tokens))
+    first = header(target, arms, prompts, seeds, max_new_tokens)
+    rows = claim(out, first)
     _check_arms(Path(out), rows, arms)
     there = {(row["arm"], row["prompt"], row["seed"]) for row in rows}
     jobs = [
@@ -84,7 +85,7 @@ def run(
         watched.set_postfix_str(arm.name)
         made = _decode(target, arm, drafters[arm.drafting], texts, max_new_tokens)
         new = [row for row in made if (row["arm"], row["prompt"], row["seed"]) not in there]
-        append_rows(Path(out), new)
+        add(out, first, new)
         rows += new
     return rows
 
@@ -125,7 +126,7 @@ def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _check(arms: Sequence[Arm], prompts: Sequence[dict], seeds: Sequence[int], batch: int) -> None:
+def _check(arms: Sequence[Arm], prompts: Sequence[dict], seeds: Sequence[int], sizes: Mapping[str, int]) -> None:
     for name, things in (
         ("arms", [arm.name for arm in arms]),
         ("prompts", [one["id"] for one in prompts]),
@@ -138,8 +139,9 @@ def _check(arms: Sequence[Arm], prompts: Sequence[dict], seeds: Sequence[int], b
             raise ValueError(f"{twice!r} occurs twice among the {name}: pairs are found by name, so give each its own")
     if len({seed_of(one["id"], seed) for one in prompts for seed in seeds}) < len(prompts) * len(seeds):
         raise ValueError("two texts would share a random stream: give other seeds")
-    if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
-        raise ValueError(f"batch={batch!r}: use a whole number, 1 or more")
+    for name, size in sizes.items():
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise ValueError(f"{name}={size!r}: use a whole number, 1 or more")
 
 
 def _check_room(target: Target, longest: dict, max_new_tokens: int) -> None:
