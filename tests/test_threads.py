@@ -140,6 +140,13 @@ def test_nano_decodes_on_one_thread(four_threads, free_cores):
     assert torch.get_num_threads() == 4
 
 
+def test_what_depends_on_the_number_of_threads_keeps_it(four_threads, free_cores):
+    free_cores(1.0)
+    hooks = _Threads()
+    mt.generate(mt.load("nano", batch_invariant=True), "One morning", max_new_tokens=2, hooks=hooks)
+    assert set(hooks.seen) == {4}
+
+
 @pytest.mark.parametrize("free, status", [(0.9, doctor.NOTE), (64.0, doctor.OK), (None, doctor.NOTE)])
 def test_doctor_says_how_many_cores_are_busy(monkeypatch, four_threads, free, status):
     monkeypatch.setattr(Cores, "free", lambda self: free)

@@ -85,10 +85,11 @@ class Target:
     def threads(self) -> AbstractContextManager[None]:
         """A context in which torch uses as many threads as this model can make use of now (models/threads.py).
 
-        A compiled model keeps the number that is set: torch would compile it once more for every other one.
+        A compiled model keeps the number that is set, as torch would compile it once more for every other one; so does
+        a batch-invariant one, as the order of additions in a product may change with the number of threads.
         """
-        on_cpu = self.device.type == "cpu" and not self.is_compiled
-        return threads.fitted(self._weight_bytes) if on_cpu else nullcontext()
+        is_free = self.device.type == "cpu" and not (self.is_compiled or self.is_batch_invariant)
+        return threads.fitted(self._weight_bytes) if is_free else nullcontext()
 
     @cached_property
     def _weight_bytes(self) -> int:
