@@ -137,7 +137,7 @@ def _lines(path: Path) -> list:
         except (OSError, EOFError, zlib.error) as error:
             raise ValueError(f"{path} is damaged ({error}): bring it here again") from error
     *lines, rest = content.split(b"\n")
-    if rest and path.suffix == ".gz":
+    if rest and (path.suffix == ".gz" or not lines):
         lines.append(rest)
     found = []
     for number, line in enumerate(lines, 1):

@@ -233,9 +233,9 @@ def test_the_command_measures_and_reads(tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--batch 1", "batches=.1,.: two or more"),
+        ("--batch 1", "batches=.*two or more"),
         ("-t 0.3", "no acceptance is recorded"),
-        ("--drafter ngram --k 0 --k 9", "no acceptance is recorded"),
+        ("--drafter oracle", "no acceptance is recorded"),
         ("--out .", "ends in .json"),
         ("--out mine.jsonl", "ends in .json"),
         ("--out file/mine.json", "cannot be written"),

@@ -126,7 +126,7 @@ def _resume(
         saved = torch.load(path, weights_only=True)
         marks = saved["made_by"]
     except Exception as error:  # torch raises whatever its readers do: OSError, RuntimeError, pickle's own …
-        raise ValueError(f"{path} is damaged ({error}): delete it, and training begins anew") from error
+        raise ValueError(f"{path} is damaged ({type(error).__name__}): delete it, and training begins anew") from error
     mine = _marks(schedule, head)
     if marks != mine:
         raise ValueError(

@@ -177,12 +177,14 @@ def read_answers(folder: Path) -> Iterator[Answer]:
     folder = Path(folder)
     for path in sorted(folder.glob("shard-*.npz")) if folder.is_dir() else [folder]:
         try:
-            with np.load(path) as shard:
+            with path.open("rb") as file, np.load(file) as shard:
                 ids, kinds = shard["ids"].tolist(), shard["kinds"].tolist()
                 prompts = np.split(shard["prompts"].astype(np.int64), shard["prompt_ends"][:-1])
                 answers = np.split(shard["answers"].astype(np.int64), shard["answer_ends"][:-1])
         except (OSError, EOFError, KeyError, ValueError, BadZipFile, zlib.error) as error:
-            raise ValueError(f"{path} is damaged ({error}): delete it, and the next run makes it again") from error
+            raise ValueError(
+                f"{path} is damaged ({type(error).__name__}): delete it, and the next run makes it again"
+            ) from error
         for name, kind, prompt, answer in zip(ids, kinds, prompts, answers, strict=True):
             yield Answer(name, kind, prompt.tolist(), answer.tolist())
 
@@ -222,7 +224,9 @@ def _claim(folder: Path, target: Target, prompts: Sequence[dict], settings: Sett
         try:
             theirs = dict(json.loads(path.read_text()))
         except (ValueError, TypeError) as error:
-            raise ValueError(f"{path} is damaged ({error}): delete {folder}, and the answers are made again") from error
+            raise ValueError(
+                f"{path} is damaged ({type(error).__name__}): delete {folder}, and the answers are made again"
+            ) from error
         theirs.get("settings", {}).pop("samples", None)  # more of them are added, fewer are read
         for key, value in mine.items():
             if theirs.get(key) != value:
