@@ -129,17 +129,17 @@ def test_damaged_work_is_named_with_what_would_do(nano, trained, tmp_path):
 
 
 def test_own_prompts_longer_than_a_short_context_are_left_out_before_work_begins(nano, monkeypatch, tmp_path):
-    """A target of 64 tokens: some of the package's own prompts do not fit, and none of them stops the training."""
-    short = replace(nano, max_length=64)
+    """A target of 128 tokens: some of the package's own prompts do not fit, and none of them stops the training."""
+    short = replace(nano, max_length=128)
     long = {"id": "long", "kind": "prose", "prompt": "Max: " * 100}
     for name in ("training_prompts", "held_out_prompts"):
         made = getattr(run, name)
         monkeypatch.setattr(run, name, lambda *args, made=made: [long, *made(*args)])
-    with pytest.warns(UserWarning, match="1 of 9 prompts are left out.*64 tokens"):
+    with pytest.warns(UserWarning, match="1 of 9 prompts are left out.*128 tokens"):
         rows = run.train_drafter(short, "mtp", tmp_path / "mtp", tmp_path / "work", PLAN, report_prompts=1)
     assert rows and json.loads((tmp_path / "mtp" / "config.json").read_text())["training"]["texts"] == 8
     with pytest.raises(ValueError, match="none of 8 prompts leaves room for 32 tokens.*33 tokens"):
-        fitting(replace(nano, max_length=33), run.training_prompts(nano, 2)[0:8])
+        fitting(replace(nano, max_length=33), run.training_prompts(nano, 2))
 
 
 def test_an_unknown_drafter_is_refused_before_the_others_are_measured(nano, tmp_path):

@@ -83,8 +83,8 @@ def read_states(folder: Path, shard: int, lengths: Sequence[int]) -> list[Tensor
         states = load_file(path)["states"]
     except (OSError, KeyError, SafetensorError) as error:
         raise ValueError(
-            f"{path} is damaged ({type(error).__name__}): delete it and shard-{shard:05d}.npz beside it, and the next run "
-            "makes both"
+            f"{path} is damaged ({type(error).__name__}): delete it and shard-{shard:05d}.npz beside it, and the next "
+            "run makes both"
         ) from error
     if len(states) != sum(lengths):
         raise ValueError(f"{path} belongs to other answers: it has {len(states)} rows for {sum(lengths)} tokens")
