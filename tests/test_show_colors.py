@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mtp_tutorial.show.colors import INK, LINES, LOOKS, TOKENS
+from mtp_tutorial.show.picture import PAGE_STYLE
 from mtp_tutorial.show.plots_cache import STATES
 from mtp_tutorial.show.plots_case import _TARGETS as TARGETS
 from mtp_tutorial.show.plots_decoding import AGREEMENT, PARTS, SECONDS
@@ -76,6 +77,33 @@ def test_a_pair_that_is_close_for_some_sight_differs_in_its_second_sign(name):
 def test_letters_and_underlines_stand_out_from_the_page(kind):
     assert all(distance(LOOKS[kind].color, "#FFFFFF", sight) >= 35 for sight in SIGHT)
     assert all(distance(LOOKS[kind].color, INK, sight) >= 15 for sight in SIGHT)
+
+
+def in_the_dark(color, amount=0.933):
+    """What ``invert(amount) hue-rotate(180deg)`` makes of a colour. Ref: Filter Effects Module Level 1, chapter 10."""
+    rgb = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255 * (1 - 2 * amount) + amount
+    turned = np.array([[-0.574, 1.430, 0.144], [0.426, 0.430, 0.144], [0.426, 1.430, -0.856]]) @ rgb
+    return "#" + "".join(f"{round(255 * x):02X}" for x in turned.clip(0, 1))
+
+
+def contrast(one, other):
+    """The ratio of WCAG 2, from 1 to 21: text needs 4.5, lines and shapes 3."""
+    lighter, darker = sorted((((lab(color, "full")[0] + 16) / 116) ** 3 for color in (one, other)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def test_pictures_stay_legible_in_the_dark_theme():
+    assert "filter: invert(.933) hue-rotate(180deg)" in PAGE_STYLE
+    page = in_the_dark("#FFFFFF")
+    assert page == "#111111", "the background of JupyterLab's dark theme, and of the site's dark pages"
+    assert contrast(in_the_dark(INK), page) > 4.5 and contrast(INK, "#FFFFFF") > 4.5
+    assert all(contrast(in_the_dark(color), page) > 3 for color, _, _ in LINES)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_colours_without_a_second_sign_are_told_apart_in_the_dark_too(name):
+    for (color, sign), (other, mark) in itertools.combinations(SETS[name], 2):
+        assert sign != mark or nearest(in_the_dark(color), in_the_dark(other)) >= 20, f"{color} and {other}"
 
 
 def test_the_simulation_sees_what_it_should():

@@ -131,6 +131,8 @@ def test_code_and_page_have_dark_colours(course, tmp_path):
     site.build(course, tmp_path / "site", frames=False)
     for name in ("style.css", "code.css"):
         assert "@media (prefers-color-scheme: dark)" in (tmp_path / "site" / "assets" / name).read_text()
+    pictures = (tmp_path / "site" / "assets" / "style.css").read_text()
+    assert "invert(.933) hue-rotate(180deg)" in pictures, "as in JupyterLab's dark theme"
 
 
 @pytest.mark.parametrize("fault", ["another text", "no model"])
