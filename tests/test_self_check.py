@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 from pathlib import Path
@@ -84,6 +85,7 @@ def _as_wide(target: mt.Target) -> mt.Target:
 
 def test_a_good_model_is_called_five_times_and_once_only(unknown):
     model = tiny("gemma3").model
+    self_check._found.clear()
     with Calls(tiny("gemma3")) as calls:
         wrap(model)
         assert len(calls) == 5
@@ -134,17 +136,31 @@ def test_a_mended_model_is_looked_at_again(unknown):
     assert not wrap(model).batch_refusal
 
 
-def test_a_cache_that_cannot_be_rolled_back_is_found(unknown, monkeypatch):
-    """A model that keeps what it has read beside the cache: right in one go, wrong after a rejected draft."""
-    model = families.built("llama")
-    monkeypatch.setattr(adapter.SlotCache, "roll_back", lambda self, lengths: None)
-    with pytest.raises(ValueError, match="rolled back"):
+def test_a_model_that_remembers_rejected_drafts_is_found(unknown):
+    """Right as long as all that is read is kept; wrong after the first draft that is rolled back."""
+    model, read = families.built("llama"), 0
+    good = model.forward
+
+    @functools.wraps(good)
+    def remembering(*args, **options):
+        nonlocal read
+        output = good(*args, **options)
+        if options["use_cache"]:
+            begin = int(options["position_ids"][0, 0])
+            read = begin and read
+            output.logits = output.logits + (read - begin) * output.logits.roll(1, -1)
+            read += options["input_ids"].shape[1]
+        return output
+
+    model.forward = remembering
+    with pytest.raises(ValueError, match="a cache that is rolled back"):
         wrap(model)
 
 
 def test_no_global_seed_is_touched(unknown):
+    model = families.built("gpt_neo")
     before = torch.get_rng_state()
-    wrap(families.built("gpt_neo"))
+    wrap(model)
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -167,7 +183,8 @@ def test_up_to_its_original_length_a_text_is_the_same_alone_in_a_batch_and_with_
     plain = [mt.generate(target, prompt, **options) for prompt in prompts]
     assert [len(g.tokens) for g in plain] == [14, 29]
     for prompt, g in zip(prompts, plain, strict=True):
-        assert g.tokens == families.reference(target.model, prompt, 32)[: len(g.tokens)]
+        right = families.reference(target.model, prompt, 32)
+        assert len(right) >= 14 and g.tokens[: len(right)] == right
     for drafter in (None, "ngram", mt.load_drafter("oracle", target, accuracy=0.5)):
         made = mt.generate(target, prompts, drafter, num_speculative_tokens=8, **options)
         assert [g.tokens for g in made] == [g.tokens for g in plain]
