@@ -108,6 +108,11 @@ def test_good_models_are_allowed_in_every_dtype(unknown, family, dtype):
     assert self_check.examine(model, family, 160) == ("", "")
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_does_not_hide_wrong_batches(unknown, dtype):
+    assert "ragged batch" in wrap(families.built("roformer").to(dtype)).batch_refusal
+
+
 def test_a_mixture_of_experts_in_half_precision_is_allowed(unknown):
     target = wrap(families.built("qwen3_moe").bfloat16())
     assert not target.batch_refusal
