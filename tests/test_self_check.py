@@ -13,6 +13,7 @@ from tiny import Calls, tiny
 
 import mtp_tutorial as mt
 from mtp_tutorial.drafters.draft_model import DraftModelDrafter
+from mtp_tutorial.drafters.eagle import EagleHead
 from mtp_tutorial.drafters.gated_lora import GatedLora
 from mtp_tutorial.drafters.medusa import MedusaDrafter, MedusaHead
 from mtp_tutorial.drafters.mtp_head import MtpHead
@@ -228,6 +229,7 @@ def test_a_small_model_of_all_layers_is_always_right(family):
 @pytest.mark.parametrize("family,make,why", [
     ("olmo", MtpHead, "borrow a norm"), ("gemma3n_text", MtpHead, "borrow a decoder layer"),
     ("gemma4_text", MtpHead, "borrow a decoder layer"), ("gemma4_text", SmallModel, "borrow a decoder layer"),
+    ("longcat_flash", EagleHead, "3 layers, but 6"), ("longcat_flash", SmallModel, "3 layers, but 6"),
     ("gemma3n_text", GatedLora, "gated LoRA cannot"), ("deepseek_v3", GatedLora, "gated LoRA cannot.*DeepSeek"),
 ])  # fmt: skip
 def test_a_head_that_does_not_suit_its_target_is_refused_with_the_reason(family, make, why):

@@ -37,6 +37,7 @@ class EagleHead(MtpHead):
     def __init__(self, target: Target) -> None:
         reads = low_middle_high(target.num_layers)
         super().__init__(target)
+        self.decoder.check_one_attention_each()
         self.settings, self.reads = {}, reads
         size = self.decoder.config.hidden_size
         self.fuse = nn.Linear(3 * size, size, bias=False)

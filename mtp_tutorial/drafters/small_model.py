@@ -25,6 +25,7 @@ class SmallModel(Head):
         super().__init__(target, num_layers=num_layers)
         if not 1 <= num_layers <= target.num_layers:
             raise ValueError(f"num_layers={num_layers}: use 1 to {target.num_layers}, as many as the target has")
+        self.decoder.check_one_attention_each()
         self.layers = nn.ModuleList(self.decoder.new_layer(index, like=index) for index in range(num_layers))
         self.norm = self.decoder.new_norm()
         self.ready(target)

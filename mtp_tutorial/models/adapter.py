@@ -258,6 +258,14 @@ class Decoder:
         self.is_typed = "layer_type" in inspect.signature(self.rotary.forward).parameters
         self.max_length, _ = max_length("", self.config)
 
+    def check_one_attention_each(self) -> None:
+        """Raise ValueError for layers with several attentions (LongCat): they cannot be numbered as a cache's are."""
+        if len(self.layers) != self.config.num_hidden_layers:
+            raise ValueError(
+                f"{type(self.model).__name__} has {len(self.layers)} layers, but {self.config.num_hidden_layers} in "
+                "its cache: layers of it cannot be picked by number. Use another drafter, such as mtp or medusa"
+            )
+
     def new_layer(self, index: int = 0, like: int = -1) -> torch.nn.Module:
         """A layer like the target's layer ``like``, with fresh weights; it keeps keys and values in layer ``index``.
 
