@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from . import adapter, fast, nano, pretrained, smollm2, toys
+from . import adapter, fast, nano, pretrained, smollm2, threads, toys
 from .self_check import examine
 from .smollm2 import FetchError, cache_dir
 from .target import Target, check_same_vocabulary
@@ -119,7 +119,8 @@ def wrap(
     own = getattr(tokenizer, "eos_token_id", None)
     model.eval()
     max_length, cut = adapter.max_length(name, config)
-    batch_refusal, note = examine(model, name, max_length)
+    with threads.fitted():
+        batch_refusal, note = examine(model, name, max_length)
     return Target(
         name=name,
         model=model,
