@@ -138,7 +138,7 @@ def test_own_prompts_longer_than_a_short_context_are_left_out_before_work_begins
     with pytest.warns(UserWarning, match=r"1 of \d prompts are left out.*128 tokens"):
         rows = run.train_drafter(short, "mtp", tmp_path / "mtp", tmp_path / "work", PLAN, report_prompts=1)
     assert rows and json.loads((tmp_path / "mtp" / "config.json").read_text())["training"]["texts"] == 8
-    with pytest.raises(ValueError, match="none of 8 prompts leaves room for 32 tokens.*33 tokens"):
+    with pytest.raises(ValueError, match="none of 9 prompts leaves room for 32 tokens.*33 tokens"):
         fitting(replace(nano, max_length=33), run.training_prompts(nano, 2))
 
 
