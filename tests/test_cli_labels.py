@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+import mtp_tutorial as mt
 from mtp_tutorial import cli, doctor
-from mtp_tutorial.cli import app
+from mtp_tutorial.cli import app, decoding
+from mtp_tutorial.cli.app import terminal
 
 TRACES = Path(__file__).resolve().parents[1] / "data" / "traces"
 LABELS = ["[/x]", "[link=http://x]", "[bold red]", "[/]", "[", "\\[x]", ":smile:", "[[b]]", "é[/b]", "[@click=x]"]
@@ -72,3 +76,11 @@ def test_control_characters_do_not_reach_the_terminal(tmp_path, capsys, monkeypa
 def test_no_command_makes_a_console_that_reads_markup():
     for path in Path(cli.__file__).parent.glob("*.py"):
         assert path.name == "app.py" or "rich.console" not in path.read_text(encoding="utf-8"), path.name
+
+
+def test_control_characters_that_a_model_writes_do_not_pass():
+    target, console = mt.load("toy"), terminal(file=io.StringIO())
+    found = replace(mt.generate(target, [1, 2], max_new_tokens=2), pieces=("\x1b[2J", "[b]"))
+    decoding.show(console, target, found, speculative=False)
+    text = console.file.getvalue()
+    assert "\x1b" not in text and "\N{REPLACEMENT CHARACTER}[2J" in text and "[b]" in text

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .app import Json, app, pairs, print_json, terminal
+from .app import Json, app, pairs, print_json, readable, terminal
 
 if TYPE_CHECKING:
     from ..models import Target
@@ -158,7 +158,9 @@ def show(console, target: Target, found: Generation, speculative: bool) -> None:
     from ..show.tokens import rich_legend, rich_tokens
 
     letters = not console.is_terminal or console.is_dumb_terminal
-    console.print(rich_tokens(found, letters=letters), soft_wrap=True)
+    tokens = rich_tokens(found, letters=letters)
+    tokens.plain = readable(tokens.plain)  # a model may write control characters, too
+    console.print(tokens, soft_wrap=True)
     kinds = [kind for kind in ("accepted", "recovered", "bonus", "prefill", "plain") if kind in found.kinds]
     console.print(rich_legend(kinds, letters=letters))
     table = Table(show_header=False, box=None, pad_edge=False)
