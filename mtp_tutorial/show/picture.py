@@ -60,7 +60,8 @@ Draw = Callable[..., Any]
 
 #: Goes before each picture in a notebook. In JupyterLab's dark theme it turns white into that theme's background and
 #: keeps the hues. It hides the stored picture of a panel while the panel is alive below it, and once the notebook is
-#: opened without its kernel it replaces "model not found" by what to do. Elsewhere it selects nothing.
+#: opened without its kernel it replaces "model not found" by what to do. In a narrow window printed tables scroll where
+#: JupyterLab would wrap their lines. Elsewhere it selects nothing.
 PAGE_STYLE = """<style>
 body[data-jp-theme-light="false"] :is(.mtp-panel, .jp-RenderedImage) img:is(.mtp-picture, .jp-needs-light-background) {
   background: white !important; filter: invert(.933) hue-rotate(180deg); }
@@ -68,6 +69,7 @@ body[data-jp-theme-light="false"] :is(.mtp-panel, .jp-RenderedImage) img:is(.mtp
 .jp-OutputArea-child:has(.jp-needs-light-background) + .jp-OutputArea-child .jupyter-widgets:not(:has(*)) { font-size: 0; }
 .jp-OutputArea-child:has(.jp-needs-light-background) + .jp-OutputArea-child .jupyter-widgets:not(:has(*))::after {
   content: "Run this cell again to get its controls."; font-size: 13px; opacity: .75; }
+.jp-OutputArea-output.jp-RenderedText pre { white-space: pre; word-break: normal; overflow-x: auto; }
 </style>"""  # noqa: E501
 
 
