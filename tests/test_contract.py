@@ -535,7 +535,7 @@ def test_a_generation_is_made_of_plain_python(drafter):
     assert type(found.acceptance_rate) is float and type(found.mean_acceptance_length) is float
     assert math.isnan(found.acceptance_rate) == (found.num_drafted == 0)
     for one in found.rounds:
-        assert all(type(value) in (int, float, tuple) for value in vars(one).values())
+        assert all(type(value) in (int, float, str, tuple) for value in vars(one).values())
         assert len(one.draft_tokens) == len(one.draft_probs) == len(one.target_probs) == len(one.coins)
 
 

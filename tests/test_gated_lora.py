@@ -181,7 +181,7 @@ def test_every_draft_is_the_one_made_from_scratch(target, num_masks, frequent):
 
     drafter = GatedLoraDrafter(target, made, frequent=frequent)
     found = mt.generate(
-        target, PROMPTS, drafter, rule=COIN, num_speculative_tokens=Changing(), max_new_tokens=30, seed=3
+        target, PROMPTS, drafter, rule=COIN, num_speculative_tokens=Changing(), max_new_tokens=30, seed=5
     )
     assert {0, num_masks + 1} <= {one.num_accepted for g in found for one in g.rounds if one.num_drafted > num_masks}
     compared = 0

@@ -14,7 +14,7 @@ def nano():
 
 def test_a_wrong_head_costs_tokens_and_no_text(nano):
     found = {
-        fault: misloaded.judge(nano, misloaded.drafter(fault, nano), ["[\n  {"], tokens=24, samples=200)
+        fault: misloaded.judge(nano, misloaded.drafter(fault, nano), ["[\n  {"], tokens=24, samples=400)
         for fault in ("right", "halves")
     }
     assert found["right"]["length"] > 2 > 1.4 > found["halves"]["length"]
