@@ -245,3 +245,9 @@ def test_tables_fold_words_that_do_not_fit(monkeypatch, capsys):
     said = capsys.readouterr().out
     assert "…" not in said and max(map(len, said.splitlines())) <= 80
     assert "random-R14b" in said and said.count("0.086)") == len(head) - 1
+
+
+def test_the_rules_are_listed_whole_at_80_columns(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    said = run("rules").stdout
+    assert "…" not in said and max(map(len, said.splitlines())) <= 80

@@ -35,12 +35,20 @@ def readable(text: str) -> str:
 
 def terminal(**options) -> Console:
     """The console of every command. Strings are shown as they are: names of models, folders, labels and kinds come from
-    outside, and square brackets in them are no markup. What is to be bold is given as a ``Text`` or by ``style=``."""
+    outside, and square brackets in them are no markup. What is to be bold is given as a ``Text`` or by ``style=``. A
+    word too long for its column in a table is folded, where rich would cut it off."""
     from rich.console import Console
+    from rich.table import Table
 
     class Terminal(Console):
         def render_str(self, text: str, **options):
             return super().render_str(readable(text), **options)
+
+        def print(self, *objects, **options) -> None:
+            for table in (one for one in objects if isinstance(one, Table)):
+                for column in table.columns:
+                    column.overflow = "fold"
+            super().print(*objects, **options)
 
     return Terminal(markup=False, emoji=False, highlight=False, **options)
 

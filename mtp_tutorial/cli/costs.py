@@ -66,7 +66,8 @@ def costs(
         recorded.write(found, show)
     else:
         found = recorded.read(show)
-    told = [sweep.report(found, one, BEYOND) for one in sweep.temperatures(found)]
+    with terminal(stderr=True).status("the controller serves simulated crowds"):
+        told = [sweep.report(found, one, BEYOND) for one in sweep.temperatures(found)]
     if picture is not None:
         from ..show.picture import figure
         from ..show.plots_costs import draw_costs

@@ -55,14 +55,15 @@ def rules(
         rate = [f"{one['speed']['per_second']:,.0f}"] if speed else []
         distance = _distance(one["total_variation"])
         table.add_row(Text(one["rule"], "bold"), lossless, distance, *rate, one["sentence"], one["reference"])
-    terminal().print(table)
-    print(
+    console = terminal()
+    console.print(table)
+    console.print(
         f"total variation: to plain sampling, over {exact.K + 1} tokens of a vocabulary of {exact.VOCABULARY}, by "
         f"enumeration; the worst of {len(exact.WAYS)} ways of drafting. Below {exact.LARGEST:g} it is rounding."
     )
     if speed:
         sizes = found[0]["speed"]
-        print(
+        console.print(
             f"drafts a second: k = {sizes['k']}, a vocabulary of {sizes['vocabulary']}, {sizes['batch']} at a time, "
             "one thread, float64, drafts with distributions; the median of several calls."
         )
@@ -139,7 +140,8 @@ def _show_mutations(console, as_json: bool) -> None:
 
     from ..lab.instruments import INSTRUMENTS, mutations
 
-    found = mutations()
+    with terminal(stderr=True).status("every instrument looks at every exhibit"):
+        found = mutations()
     if as_json:
         print_json(found)
         return
