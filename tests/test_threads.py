@@ -96,9 +96,11 @@ def test_readings_are_averaged_over_a_window(monkeypatch):
     assert found == [None, pytest.approx(1.0), pytest.approx(1.0), pytest.approx(2.0)]
 
 
-def test_a_system_that_does_not_tell_changes_nothing(monkeypatch, four_threads):
+@pytest.mark.parametrize("error", [psutil.AccessDenied(), ValueError("garbled"), AttributeError("cpu_times"), None])
+def test_a_system_that_does_not_tell_changes_nothing(monkeypatch, four_threads, error):
     def refused(**_):
-        raise psutil.AccessDenied()
+        if error is not None:
+            raise error
 
     monkeypatch.setattr(psutil, "cpu_times", refused)
     monkeypatch.setattr(threads, "_cores", Cores())
