@@ -130,7 +130,8 @@ class PrefixCache:
 
     It holds committed tokens only: what ``store`` gets is cut at the cache's counter, so a draft that was not
     accepted can never be served to another request. The oldest text goes first when there are too many.
-    One prefix cache belongs to one target.
+    One prefix cache belongs to one target, with its weights and hooks as they were: after they change, start a new
+    one, since keys and values made before stay as they are.
     """
 
     def __init__(self, max_texts: int = 16) -> None:

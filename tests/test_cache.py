@@ -305,3 +305,10 @@ def test_a_prefix_cache_belongs_to_one_target():
         mt.generate(random_toy(5, seed=2), [1, 2], max_new_tokens=2, prefix_cache=prefixes)
     with pytest.raises(ValueError, match="1 or more"):
         PrefixCache(max_texts=0)
+
+
+def test_a_prefix_cache_serves_one_target_even_where_another_has_the_same_model():
+    target, prefixes = tiny(), PrefixCache()
+    mt.generate(target, [3, 4, 5], max_new_tokens=4, prefix_cache=prefixes)
+    with pytest.raises(ValueError, match="another target"):
+        mt.generate(wrap(target.model, batch_invariant=True), [3, 4, 5], max_new_tokens=4, prefix_cache=prefixes)

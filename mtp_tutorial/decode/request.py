@@ -125,7 +125,7 @@ class Request:
         if prefix_cache is not None:
             if not isinstance(prefix_cache, PrefixCache):
                 raise ValueError(f"prefix_cache={prefix_cache!r:.60}: use an mt.PrefixCache(), or None")
-            prefix_cache.claim(target.model)
+            prefix_cache.claim(target)  # not its model: a batch-invariant target's keys have other roundings
         self.layers = tuple(getattr(self.drafter, "needs_hidden", ()))
         if not all(_is_whole(layer) and -1 <= layer <= target.num_layers for layer in self.layers):
             raise ValueError(
