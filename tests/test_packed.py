@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import pickle
 
 import pytest
 import torch
@@ -403,3 +405,11 @@ def test_the_check_looks_at_every_weight_that_was_copied():
     copies = [part.weight for part in model.model.layers.modules() if isinstance(part, nn.Linear)]
     if packed.packs(copies[0]):
         assert {weight.data_ptr() for weight in copies} <= {weight.data_ptr() for weight in state.copied}
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda target: pickle.loads(pickle.dumps(target))])
+def test_a_target_that_has_decoded_can_be_copied_and_pickled(again):
+    target = wrap(made("llama"), short=True)
+    options = {"max_new_tokens": 6, "ignore_eos": True}
+    text = mt.generate(target, [3, 4, 5], **options)
+    assert mt.generate(again(target), [3, 4, 5], **options).tokens == text.tokens

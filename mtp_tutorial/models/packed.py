@@ -78,6 +78,9 @@ class Begun:
     def __init__(self) -> None:
         self.caches: weakref.WeakSet = weakref.WeakSet()
 
+    def __reduce__(self) -> tuple:
+        return Begun, ()  # a copy has seen no text; a WeakSet could not be pickled
+
     def first(self, cache: object) -> bool:
         cache = getattr(cache, "whole", cache)  # a part of a cache stands for all of it
         if cache in self.caches:
