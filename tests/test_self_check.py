@@ -30,6 +30,14 @@ def unknown(monkeypatch):
     monkeypatch.setattr(self_check, "_found", {})
 
 
+def test_a_model_without_any_logits_is_no_proof_for_its_class(unknown):
+    silent = families.built("gpt_neo")
+    with torch.no_grad():
+        silent.get_output_embeddings().weight.zero_()
+    assert not wrap(silent).batch_refusal
+    assert "ragged batch" in wrap(families.built("gpt_neo")).batch_refusal
+
+
 # -- Families -------------------------------------------------------------------------------------------------------
 
 
