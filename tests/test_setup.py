@@ -153,7 +153,8 @@ def test_a_copy_that_was_only_run_follows_its_original(folders):
     assert (copies / "00.ipynb").read_bytes() == notebook("1 + 2")
 
 
-def test_a_copy_that_was_edited_is_never_replaced(folders):
+@pytest.mark.parametrize("lost", ["{", "[1]", '{"00.ipynb": 3}', '{"00.ipynb": {}}'])
+def test_a_copy_that_was_edited_is_never_replaced(folders, lost):
     source, copies = folders
     mine = notebook("1 + 1  # mine")
     (copies / "00.ipynb").write_bytes(mine)
@@ -164,7 +165,7 @@ def test_a_copy_that_was_edited_is_never_replaced(folders):
         (told,) = working_copy.refresh(source, copies)
         assert "00.ipynb is kept" in told
         assert working_copy.refresh(source, copies) == []  # told once
-    (copies / working_copy.RECORD).write_text("{")  # a lost record makes everything that differs the reader's
+    (copies / working_copy.RECORD).write_text(lost)  # a lost record makes everything that differs the reader's
     working_copy.refresh(source, copies)
     (source / "00.ipynb").unlink()
     working_copy.refresh(source, copies)

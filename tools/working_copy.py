@@ -21,9 +21,10 @@ def refresh(source: Path, copies: Path) -> list[str]:
     """Bring every notebook and page of ``source`` into ``copies``; return what the reader should know."""
     copies.mkdir(exist_ok=True)
     try:
-        record = dict(json.loads((copies / RECORD).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        record = {}
+        held = json.loads((copies / RECORD).read_text(encoding="utf-8"))
+        record = {name: {key: known[key] for key in ("file", "text")} for name, known in held.items()}
+    except (OSError, ValueError, TypeError, AttributeError, KeyError):
+        record = {}  # none, or a damaged one: copies that differ from their originals count as edited
     told, made = [], {}
     originals = {path.name: path.read_bytes() for path in sorted(source.iterdir()) if path.suffix in (".ipynb", ".md")}
     for name in sorted(originals.keys() | record.keys()):
