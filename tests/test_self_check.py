@@ -38,6 +38,19 @@ def test_a_model_without_any_logits_is_no_proof_for_its_class(unknown):
     assert "ragged batch" in wrap(families.built("gpt_neo")).batch_refusal
 
 
+def test_activations_scaled_by_the_largest_of_the_call_are_refused(unknown):
+    model = families.built("llama")
+
+    def quantise(part, inputs):
+        scale = inputs[0].abs().amax() / 7
+        return ((inputs[0] / scale).round() * scale,)
+
+    for layer in model.model.layers:
+        layer.mlp.register_forward_pre_hook(quantise)
+    with pytest.raises(ValueError, match="later tokens.*quantised"):
+        wrap(model)
+
+
 # -- Families -------------------------------------------------------------------------------------------------------
 
 

@@ -119,7 +119,8 @@ class _Check:
         if not self.same([[(0, begin[0])]], own):
             return _Refused(
                 "looks at later tokens: its logits change with the text behind them, so that no text can be made from "
-                "them token by token. Use a causal model (of an encoder such as BERT: one with is_decoder=True)"
+                "them token by token. Use a causal model (of an encoder such as BERT: one with is_decoder=True; of a "
+                "quantised model: one that does not scale its activations by the largest in the whole call)"
             )
         return _Refused(
             f"gives other logits through a cache that is rolled back than by its own forward call ({difference:.1g} of "

@@ -83,7 +83,8 @@ def fitted(weight_bytes: int = SMALL) -> Iterator[None]:
     """A stretch of work on the CPU in which torch uses no more threads than there are free cores.
 
     The number of threads that is set on entry is the limit, and is restored at the end: what the reader chose by
-    ``torch.set_num_threads`` or OMP_NUM_THREADS holds.
+    ``torch.set_num_threads`` or OMP_NUM_THREADS holds. torch gives a new Python thread the number that was set last in
+    any thread; one that starts while another one computes may therefore call ``torch.set_num_threads`` itself.
     """
     me, limit, free = threading.get_ident(), torch.get_num_threads(), _cores.free()
     _inside[me] += 1
