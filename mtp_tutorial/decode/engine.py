@@ -15,7 +15,6 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
-from ..models.target import GrowingText
 from ..records import Draft, Generation, Round, Verdict
 from ..verify import RULES, Rule, at_draft, is_distribution, lowest_and_sum
 from .request import Request, TextInMaking, check_k, plain_numbers
@@ -31,7 +30,6 @@ class Engine(Request):
     def __init__(self, *args, **options) -> None:
         super().__init__(*args, **options)
         self.live = list(self.sequences)  # in the order of the cache's rows
-        self.growing = [GrowingText(self.target.decode) for _ in self.sequences]
 
     def rounds(self) -> Iterator[Round]:
         step = self._prefill
@@ -267,7 +265,7 @@ class Engine(Request):
             if sequence.text is None:  # no stop string has cut it
                 sequence.text = self.target.decode(sequence.tokens)
             return sequence.text[sequence.shown :]
-        text = sequence.waiting + self.growing[sequence.index].add(tokens)
+        text = sequence.waiting + sequence.growing.add(tokens)
         beginnings = (stop[:length] for stop in self.stop for length in range(1, len(stop)))
         settled = len(text) - max((len(start) for start in beginnings if text.endswith(start)), default=0)
         sequence.waiting, sequence.shown = text[settled:], sequence.shown + settled

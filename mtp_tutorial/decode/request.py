@@ -16,6 +16,7 @@ from torch import Tensor
 from ..cache import PrefixCache, SlotCache
 from ..drafters import Drafter, check_drafter, load_drafter
 from ..models import Target
+from ..models.target import GrowingText
 from ..records import Controller, Round, Sampling
 from ..sampling import DRAFTING, VERIFYING, generator, stream_key
 from ..verify import Rule, get_rule
@@ -35,6 +36,7 @@ class TextInMaking:
     prompt: list[int]
     verifying: torch.Generator
     drafting: torch.Generator
+    growing: GrowingText  # the text of the tokens, as far as the rounds have told it
     tokens: list[int] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
     text: str | None = None  # set when it has ended
@@ -110,7 +112,13 @@ class Request:
             raise ValueError("the list of prompts is empty: give at least one")
         keys = _keys(seed, len(prompts), self.is_batch)
         self.sequences = [
-            TextInMaking(i, target.encode(prompt, chat), generator(key, VERIFYING), generator(key, DRAFTING))
+            TextInMaking(
+                i,
+                target.encode(prompt, chat),
+                generator(key, VERIFYING),
+                generator(key, DRAFTING),
+                GrowingText(target.decode),
+            )
             for i, (prompt, key) in enumerate(zip(prompts, keys, strict=True))
         ]
         room = max(len(s.prompt) for s in self.sequences) + min(max_new_tokens, 4096) + MAX_DRAFT + 1
